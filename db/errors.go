@@ -23,6 +23,8 @@ var (
 	// ErrUnavailable means that the database cannot be reached or refuses connections; the caller may try again
 	// later.
 	ErrUnavailable = pg.ErrUnavailable
+	// ErrAsksNobody means that runs cannot be made, because the task's answers came from a file.
+	ErrAsksNobody = errors.New("the answers came from a file")
 	// ErrNothingToRun means that a launch of this kind would have nothing to run in the task, or in the given
 	// question or variant.
 	ErrNothingToRun = errors.New("nothing to run")

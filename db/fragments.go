@@ -80,13 +80,12 @@ const isKept = `r.variant = v.number AND r.run_index = n AND r.is_current
 	AND (l.kind <> 'RETRY_FAILED' OR r.status = 'SUCCEEDED')`
 
 // PlannedRuns is how many runs of item i of task t in variant v are planned.
-const PlannedRuns = `greatest(t.runs_per_item, (SELECT p.runs FROM planned_runs p WHERE p.item_id = i.id
-	AND p.variant = v.number))`
+const PlannedRuns = `coalesce((SELECT p.runs FROM planned_runs p WHERE p.item_id = i.id
+	AND p.variant = v.number), t.runs_per_item)`
 
 // RunsOfItem is how many runs of item i of task t are planned, over all variants.
 const RunsOfItem = `t.runs_per_item * t.total_variants
-	+ (SELECT coalesce(sum(p.runs - t.runs_per_item), 0) FROM planned_runs p WHERE p.item_id = i.id
-	AND p.runs > t.runs_per_item)`
+	+ (SELECT coalesce(sum(p.runs - t.runs_per_item), 0) FROM planned_runs p WHERE p.item_id = i.id)`
 
 // RunsOfTask is how many runs of task t are planned.
 const RunsOfTask = `t.total_items * t.runs_per_item * t.total_variants + t.extra_runs`

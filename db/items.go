@@ -36,8 +36,8 @@ type NewItem struct {
 	Series    string
 	Turn      int
 	Variables []string
-	// Planned holds the item's numbers of runs by variant, if some exceed the task's runs_per_item; used for imports
-	// only.
+	// Planned holds the item's numbers of runs by variant, if some differ from the task's runs_per_item; used for
+	// imports only.
 	Planned []int
 	// Meaning is a model's grouping of the answers; used for imports only, nil means there is none.
 	Meaning *meaning.Grouping

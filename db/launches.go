@@ -129,6 +129,9 @@ func (t Task) RunsLeft(kind LaunchKind, statistics TaskStatistics) int {
 
 // allows reports whether the task's state alone allows a launch of the given kind.
 func (t Task) allows(kind LaunchKind) bool {
+	if !t.AsksAgents() {
+		return false
+	}
 	switch kind {
 	case LaunchSubmit:
 		return t.IsDraft()

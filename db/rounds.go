@@ -48,7 +48,8 @@ func (t Task) Confidence() float64 {
 	return t.Adaptive.Confidence
 }
 
-// Planned maps the questions of a task that have more runs than its runs_per_item to their numbers of runs.
+// Planned maps the questions of a task that have another number of runs than its runs_per_item to it: more of them,
+// or, if the answers came from a file, fewer.
 type Planned map[PlannedOf]int
 
 // PlannedOf is a question as asked to one variant.
@@ -57,7 +58,7 @@ type PlannedOf struct {
 	Variant int   `db:"variant"`
 }
 
-// PlannedRuns returns the questions of a task that have more runs than its runs_per_item.
+// PlannedRuns returns the questions of a task that have another number of runs than its runs_per_item.
 func (s *Store) PlannedRuns(ctx context.Context, task Task) (Planned, error) {
 	const read = `
 		SELECT p.item_id, p.variant, p.runs
@@ -83,7 +84,10 @@ func (s *Store) PlannedRuns(ctx context.Context, task Task) (Planned, error) {
 
 // RunsOf returns how many runs of a question are planned in a variant.
 func (t Task) RunsOf(planned Planned, itemID int64, variant int) int {
-	return max(t.RunsPerItem, planned[PlannedOf{itemID, variant}])
+	if runs, isOther := planned[PlannedOf{itemID, variant}]; isOther {
+		return runs
+	}
+	return t.RunsPerItem
 }
 
 // MostRuns returns the maximum number of runs that a question of the task has, or may have.

@@ -184,7 +184,7 @@ const computeTaskStatistics = `
 				'missing', ` + RunsOfTask + ` - count(r.id),
 				'success_rate', count(r.id) FILTER (WHERE r.status = 'SUCCEEDED'
 				AND r.run_index <= (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)) /
-				nullif(t.total_items * t.runs_per_item * t.total_variants, 0)::float8)
+				nullif(t.total_items * t.runs_per_item * t.total_variants + least(t.extra_runs, 0), 0)::float8)
 			FROM evaluation_tasks t
 			WHERE t.id = $1)
 		|| (` + computeStability + `)

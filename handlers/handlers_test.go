@@ -281,8 +281,10 @@ func (s *site) form(t testing.TB, path string, fields map[string]string) *http.R
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
 	for name, text := range fields {
-		if fileName, isFile := strings.CutPrefix(name, "file@"); isFile {
-			part, err := form.CreateFormFile("dataset_file", fileName)
+		field, fileName, isFile := strings.Cut(name, "@")
+		if isFile {
+			field = map[string]string{"file": "dataset_file", "answers": "file"}[field]
+			part, err := form.CreateFormFile(field, fileName)
 			require.NoError(t, err)
 			_, _ = part.Write([]byte(text))
 			continue

@@ -222,6 +222,7 @@ func (w *walk) tasks() {
 	w.ids["drafts"] = copied
 	imported := w.importArchive(t, w.read(path+"/archive").body)
 	w.ids["imported"] = imported.mustBe(t, 201)["task_id"].(string)
+	w.file("evaluation-tasks/answers", map[string]string{"task_name": "a", "answers@a.csv": "question,answer\n1,2\n"}, 201)
 
 	blocked, open := gate(t)
 	stopped := w.create(t, blocked.URL, map[string]string{"runs_per_item": "1", "concurrency": "1"})
@@ -515,6 +516,7 @@ func (w *walk) usedUp() {
 	w.file("evaluation-tasks", task, 429)
 	w.file("evaluation-tasks/estimate", task, 429)
 	w.file(path+"/clone", task, 429)
+	w.file("evaluation-tasks/answers", map[string]string{"task_name": "t", "answers@a.csv": "question,answer\n1,2\n"}, 429)
 	w.file("datasets", map[string]string{"name": "t", "file@q.csv": questions}, 429)
 	w.file("datasets/"+w.ids["datasets"]+"/versions", map[string]string{"file@q.csv": questions}, 429)
 	w.do("PATCH", "projects/"+db.DefaultProject.String(), object{"calls_per_day": nil, "uploads_per_day": nil}, 200)

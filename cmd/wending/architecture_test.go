@@ -73,8 +73,8 @@ var leaves = []string{
 	"cmd/docs", "cmd/gate",
 	"db/event", "db/measure", "db/measure/blocks", "db/measure/claim", "db/measure/facts", "db/measure/passage",
 	"jobs/agent", "jobs/agent/agenttest", "jobs/agent/guard", "jobs/agent/observe", "jobs/agent/protocol",
-	"jobs/agent/wire", "jobs/blob", "jobs/blob/blobtest", "jobs/courier/notify", "jobs/cron", "jobs/dataset",
-	"jobs/dataset/datasettest", "jobs/evaluate", "jobs/export", "jobs/reason", "jobs/secret",
+	"jobs/agent/wire", "jobs/answers", "jobs/blob", "jobs/blob/blobtest", "jobs/courier/notify", "jobs/cron",
+	"jobs/dataset", "jobs/dataset/datasettest", "jobs/evaluate", "jobs/export", "jobs/reason", "jobs/secret",
 	"static",
 	"views/markdown", "views/paths", "views/text",
 }

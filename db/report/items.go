@@ -172,7 +172,7 @@ func (f Filter) where() string {
 			OR (SELECT count(*) FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current
 			AND (:variant = 0 OR r.variant = :variant))
 				< (SELECT t.runs_per_item * CASE WHEN :variant = 0 THEN t.total_variants ELSE 1 END
-					+ (SELECT coalesce(sum(greatest(p.runs - t.runs_per_item, 0)), 0)
+					+ (SELECT coalesce(sum(p.runs - t.runs_per_item), 0)
 						FROM planned_runs p
 						WHERE p.item_id = i.id AND (:variant = 0 OR p.variant = :variant))
 				FROM evaluation_tasks t

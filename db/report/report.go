@@ -118,7 +118,7 @@ func summariseItems(isJudged, withMeasures bool, like string) string {
 		coalesce(q.answers, 0) AS answers, q.item_id IS NOT NULL AS is_assessed,
 		coalesce(r.runs, 0) AS runs,
 		t.runs_per_item * CASE WHEN $4 = 0 THEN t.total_variants ELSE 1 END + coalesce((
-			SELECT sum(greatest(p.runs - t.runs_per_item, 0)) FROM planned_runs p WHERE p.item_id = i.id
+			SELECT sum(p.runs - t.runs_per_item) FROM planned_runs p WHERE p.item_id = i.id
 			AND ($4 = 0 OR p.variant = $4)), 0) AS planned,
 		coalesce(r.failures, 0) AS failures,
 		q.level, q.agreement, q.letters, q.all_letters, q.meaning_letters, q.meaning_agreement, q.risk,

@@ -81,7 +81,7 @@ const readSliceStatistics = `
 			array_agg(item_id) AS run_items,
 			array_agg(CASE WHEN run_index > (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1) THEN -1 WHEN passed THEN 3
 			WHEN passed IS NOT NULL THEN 2 ELSE 0 END) AS run_verdicts,
-			array_agg(CASE WHEN status = 'SUCCEEDED' THEN latency_ms ELSE -1 END) AS run_latencies,
+			array_agg(CASE WHEN status = 'SUCCEEDED' THEN coalesce(latency_ms, -2) ELSE -1 END) AS run_latencies,
 			array_agg(coalesce(first_token_ms, -1)) AS run_first_tokens,
 			array_agg(coalesce(` + db.AnswerTokens + `, -1)) AS run_tokens,
 			array_agg(coalesce(longest_silence_ms, -1)) AS run_silences,
@@ -99,7 +99,7 @@ const readSliceStatistics = `
 	JOIN task_targets g ON g.task_id = t.id AND g.number = v.target
 	CROSS JOIN LATERAL (
 		SELECT i.slice, count(*) AS items, count(DISTINCT i.cluster) AS clusters,
-		coalesce(sum(greatest(p.runs - t.runs_per_item, 0)), 0) AS extra
+		coalesce(sum(p.runs - t.runs_per_item), 0) AS extra
 		FROM twice i
 		LEFT JOIN planned_runs p ON p.item_id = i.item_id AND p.variant = v.number
 		GROUP BY i.slice) n
@@ -183,7 +183,8 @@ type ofRuns struct {
 	// Verdicts are 3 for a run that passed, 2 for one that did not, and 0 for one that was not judged; -1 for a run
 	// beyond runs_per_item, which does not count.
 	Verdicts integers `db:"run_verdicts"`
-	// Latencies are known for runs with an answer.
+	// Latencies are known for runs with an answer; -2 stands for the unknown one of a run with an answer, which came
+	// from a file.
 	Latencies   integers `db:"run_latencies"`
 	FirstTokens integers `db:"run_first_tokens"`
 	// Tokens are the tokens of the answer, without reasoning.
@@ -250,7 +251,7 @@ func (o ofRuns) verdicts(runsPerItem int) (said, answered variantVerdicts) {
 			sums[item] = of
 		}
 		of.Runs++
-		if o.Latencies[n] >= 0 {
+		if o.Latencies[n] != -1 {
 			of.answered++
 		}
 		if verdict := o.Verdicts[n]; verdict > 0 {

@@ -75,7 +75,7 @@ const (
 		coalesce(r.timed_out, 0) AS timed_out,
 		coalesce(r.refused, 0) AS refused, coalesce(r.filtered, 0) AS filtered, coalesce(r.truncated, 0) AS truncated,
 		n.items * t.runs_per_item + n.extra - coalesce(r.runs, 0) AS missing, coalesce(r.attempts, 0) AS attempts,
-		coalesce(r.counted, 0) / nullif(n.items * t.runs_per_item, 0)::float8 AS success_rate,
+		coalesce(r.counted, 0) / nullif(n.items * t.runs_per_item + least(n.extra, 0), 0)::float8 AS success_rate,
 		q.identical_rate, q.agreement, c.agreement_se, q.consensus, q.distinct_mean, q.similarity,
 		coalesce(q.meaning_items, 0) AS meaning_items, q.meaning_agreement, q.meaning_identical_rate, q.meaning_distinct_mean,
 		q.meaning_entropy,
@@ -134,7 +134,7 @@ const readVariantStatistics = `
 		SELECT t.total_items AS items, (SELECT count(DISTINCT cluster) FROM items) AS clusters,
 		coalesce(sum(p.runs - t.runs_per_item), 0) AS extra
 		FROM items i
-		JOIN planned_runs p ON p.item_id = i.id AND p.variant = v.number AND p.runs > t.runs_per_item) n
+		JOIN planned_runs p ON p.item_id = i.id AND p.variant = v.number) n
 	LEFT JOIN (
 		SELECT variant, ` + numbersOfRuns + `
 		FROM evaluation_runs

@@ -2,6 +2,7 @@ package upkeep
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"wending/db"
 	"wending/db/meaning"
+	"wending/db/measure"
 	"wending/db/pg"
 	"wending/db/report"
 )
@@ -112,6 +114,29 @@ type ArchivedEvaluation struct {
 	Version      *int               `json:"version"`
 }
 
+// SetAnswer sets the run's answer and its key. Characters that cannot be stored are replaced, and the exact bytes kept.
+func (r *ArchivedRun) SetAnswer(text string) {
+	body, isSame := pg.StorableBytes([]byte(text))
+	stored, key := string(body), hex.EncodeToString(measure.Key([]byte(text)))
+	r.ResponseBody, r.ResponseBytes = &stored, nil
+	if !isSame {
+		r.ResponseBytes = []byte(text)
+	}
+	if r.AnswerKey = nil; r.Status == db.RunSucceeded {
+		r.AnswerKey = &key
+	}
+}
+
+// SetTexts sets the run's reasoning and error message, empty for none, without characters that cannot be stored.
+func (r *ArchivedRun) SetTexts(reasoning, message string) {
+	if reasoning = pg.StorableText(reasoning); reasoning != "" {
+		r.Reasoning = &reasoning
+	}
+	if message = pg.StorableText(message); message != "" {
+		r.ErrorMessage = &message
+	}
+}
+
 // batch is how many runs one statement stores, batchBytes approximately how many bytes.
 const (
 	archivedAtOnce = 500
@@ -145,8 +170,8 @@ const insertRuns = `
 		FROM line
 		JOIN evaluation_tasks t ON t.id = $2
 		JOIN evaluation_items i ON i.task_id = t.id AND i.question_id = line.question_id
-		WHERE line.variant BETWEEN 1 AND t.total_variants AND line.run_index BETWEEN 1 AND greatest(t.runs_per_item,
-			(SELECT p.runs FROM planned_runs p WHERE p.item_id = i.id AND p.variant = line.variant))
+		WHERE line.variant BETWEEN 1 AND t.total_variants AND line.run_index BETWEEN 1 AND coalesce(
+			(SELECT p.runs FROM planned_runs p WHERE p.item_id = i.id AND p.variant = line.variant), t.runs_per_item)
 		RETURNING id, item_id, variant, run_index),
 	judged AS (
 		INSERT INTO evaluations (
@@ -233,7 +258,8 @@ func (a Archives) Import(ctx context.Context, imported Imported) error {
 	})
 }
 
-// planRuns records the runs planned for single questions beyond the task's runs_per_item, and returns their total.
+// planRuns records the questions that have another number of runs than the task's runs_per_item, and returns how many
+// more runs they have.
 func planRuns(ctx context.Context, tx *sqlx.Tx, n db.NewTask) (extra int, err error) {
 	const store = `
 		INSERT INTO planned_runs (item_id, variant, runs)
@@ -245,13 +271,13 @@ func planRuns(ctx context.Context, tx *sqlx.Tx, n db.NewTask) (extra int, err er
 	var variants, runs pq.Int64Array
 	for _, item := range n.Items {
 		for place, planned := range item.Planned {
-			if planned > n.Task.RunsPerItem {
+			if planned != n.Task.RunsPerItem {
 				ids, variants, runs = append(ids, item.QuestionID), append(variants, int64(place+1)), append(runs, int64(planned))
 				extra += planned - n.Task.RunsPerItem
 			}
 		}
 	}
-	if extra == 0 {
+	if len(ids) == 0 {
 		return 0, nil
 	}
 	if _, err := tx.ExecContext(ctx, store, n.Task.ID, ids, variants, runs); err != nil {

@@ -204,6 +204,7 @@ GET    /api/v1/evaluation-tasks                          viewer        -
 POST   /api/v1/evaluation-tasks                          editor        -               task.create
 POST   /api/v1/evaluation-tasks/estimate                 editor        -
 POST   /api/v1/evaluation-tasks/import                   editor        -               task.import
+POST   /api/v1/evaluation-tasks/answers                  editor        -               task.import
 GET    /api/v1/evaluation-tasks/:task_id                 viewer        task
 PATCH  /api/v1/evaluation-tasks/:task_id                 editor        task            task.change
 DELETE /api/v1/evaluation-tasks/:task_id                 editor        task            task.delete

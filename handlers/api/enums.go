@@ -17,6 +17,7 @@ import (
 	"wending/handlers/people"
 	"wending/handlers/rest"
 	"wending/jobs/agent/protocol"
+	"wending/jobs/answers"
 	"wending/jobs/courier/notify"
 	"wending/jobs/evaluate"
 	"wending/jobs/tasks"
@@ -44,6 +45,7 @@ func enums() []rest.Enum {
 		rest.EnumOf(protocol.Statuses), rest.EnumOf(measure.Levels), rest.EnumOf(report.ItemStates), rest.EnumOf(facts.Kinds),
 		rest.EnumOf(facts.Differs), rest.EnumOf(measure.Metrics),
 		rest.EnumNamed("evaluators", evaluate.Kinds), rest.EnumNamed("verdicts", evaluate.Statuses),
+		rest.EnumNamed("answer formats", answers.Formats),
 		rest.EnumNamed("turn failures", db.OnTurnFailures), rest.EnumNamed("via", db.Vias),
 		rest.EnumNamed("stop reasons", engine.Reasons),
 		rest.EnumNamed("firing reasons", entries.FiringReasons), rest.EnumNamed("warnings", tasks.WarningCodes),

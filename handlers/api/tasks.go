@@ -215,6 +215,7 @@ func (h *handler) registerTasks(api huma.API) {
 		Description: "The task starts immediately unless `start` is false. If the file is refused, the error lists everything that is wrong with its rows.",
 		Faults:      createFaults, Body: body,
 	}, h.createTask)
+	h.registerAnswers(api)
 	h.registerEstimate(api)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath, ID: "list-tasks", Tag: "tasks", Summary: "List tasks, newest first",

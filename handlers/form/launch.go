@@ -46,6 +46,9 @@ func Extended(submitted *Upload, task db.Task) (ids []string, runs int, err erro
 	if task.Status.IsActive() {
 		return nil, 0, request.NewFault(request.CodeTaskStateConflict)
 	}
+	if err := task.CheckAsking(); err != nil {
+		return nil, 0, err
+	}
 	if task.RunsPerItem >= tasks.MaxRuns {
 		return nil, 0, request.NewFault(request.CodeTaskStateConflict).WithMessage("error.MOST_RUNS")
 	}

@@ -112,7 +112,11 @@ func (c *fields) copiedTask(ctx context.Context, service *tasks.Service, entry *
 		c.fail("task_id", request.FieldFault("task_id", request.ValidTask()))
 		return nil
 	}
-	_, err := service.Store.Task(ctx, request.ScopeOf(ctx), *entry.TaskID)
+	task, err := service.Store.Task(ctx, request.ScopeOf(ctx), *entry.TaskID)
+	if err == nil && !task.AsksAgents() {
+		c.fail("task_id", request.FieldFault("task_id", request.AskingTask()))
+		return nil
+	}
 	if errors.Is(err, db.ErrNotFound) {
 		c.fail("task_id", request.FieldFault("task_id", request.ValidTask()).WithCause(err))
 		return nil

@@ -17,6 +17,7 @@ import (
 
 	"wending/db/people"
 	"wending/handlers/request"
+	"wending/jobs/answers"
 	"wending/jobs/blob"
 	"wending/jobs/dataset"
 	"wending/jobs/tasks"
@@ -34,9 +35,11 @@ type Upload struct {
 	// File is nil if no file was sent.
 	File *File
 	// Refused is the reason why the form's file cannot be processed now.
-	Refused  error
-	hasPlace bool
-	leave    func()
+	Refused error
+	// mostBytes is the maximum size of the file.
+	mostBytes int64
+	hasPlace  bool
+	leave     func()
 }
 
 // New returns a form that contains the given fields but was not submitted.
@@ -57,10 +60,10 @@ func (u *Upload) WithFile(file *File) *Upload {
 	return &changed
 }
 
-// File is an uploaded dataset file.
+// File is an uploaded file.
 type File struct {
 	tasks.File
-	// IsTooLarge reports that the file was larger than dataset.MaxBytes, and its content was dropped.
+	// IsTooLarge reports that the file was larger than it may be, and its content was dropped.
 	IsTooLarge bool
 	spooled    *os.File
 }
@@ -88,7 +91,16 @@ func ReadText(w http.ResponseWriter, r *http.Request) (*Upload, error) {
 // waits on disk for a place at the gate, so slow clients occupy none, and only files with a place are in memory. If
 // gate is nil, the form has no file.
 func Read(w http.ResponseWriter, r *http.Request, gate *request.Gate) (*Upload, error) {
-	form := &Upload{Values: map[string]string{}, leave: func() {}}
+	return read(w, r, gate, dataset.MaxBytes)
+}
+
+// ReadAnswers is like Read, for a form with a file of answers, which may be larger than a dataset.
+func ReadAnswers(w http.ResponseWriter, r *http.Request, gate *request.Gate) (*Upload, error) {
+	return read(w, r, gate, answers.MaxBytes)
+}
+
+func read(w http.ResponseWriter, r *http.Request, gate *request.Gate, mostBytes int64) (*Upload, error) {
+	form := &Upload{Values: map[string]string{}, mostBytes: mostBytes, leave: func() {}}
 	if r.ContentLength == 0 {
 		return form, nil
 	}
@@ -163,7 +175,7 @@ func (u *Upload) add(part *multipart.Part, gate *request.Gate) (err error) {
 		if u.File != nil {
 			return errors.New("more than one file")
 		}
-		u.File, err = spool(part)
+		u.File, err = spool(part, u.mostBytes)
 		return err
 	}
 	value, err := io.ReadAll(io.LimitReader(part, maxFieldBytes))
@@ -172,15 +184,15 @@ func (u *Upload) add(part *multipart.Part, gate *request.Gate) (err error) {
 }
 
 // spool writes a file to disk.
-func spool(part *multipart.Part) (*File, error) {
+func spool(part *multipart.Part, most int64) (*File, error) {
 	file := &File{File: tasks.File{Name: filepath.Base(strings.ReplaceAll(part.FileName(), `\`, "/"))}}
 	disk, err := blob.Unnamed()
 	if err != nil {
 		return nil, systemError{fmt.Errorf("store an upload: %w", err)}
 	}
 	file.spooled = disk
-	size, err := io.Copy(disk, io.LimitReader(part, dataset.MaxBytes+1))
-	if err == nil && size > dataset.MaxBytes {
+	size, err := io.Copy(disk, io.LimitReader(part, most+1))
+	if err == nil && size > most {
 		file.IsTooLarge = true
 		_, err = io.Copy(io.Discard, part)
 	}

@@ -227,7 +227,7 @@ func exportVariants(task db.Task) []export.Variant {
 	for n, variant := range task.Variants {
 		target := task.Targets[variant.Target-1]
 		list[n] = export.Variant{Number: variant.Number, Name: variant.Name, Target: target.Name}
-		if target.Kind == db.TargetURL {
+		if target.Kind == db.TargetURL && target.URL != "" {
 			list[n].Target = target.URL
 		}
 		if target.Currency != nil {

@@ -300,6 +300,9 @@ func ValidAddresses(most int) Limit {
 	return Limit{"error.range.addresses", map[string]any{"Max": most}}
 }
 
+// AskingTask means a task that asks agents.
+func AskingTask() Limit { return Limit{key: "error.range.asking_task"} }
+
 // ValidTask allows the id of a task.
 func ValidTask() Limit { return Limit{key: "error.range.task"} }
 
@@ -488,6 +491,7 @@ var sentinels = []struct {
 	{db.ErrNothingToRun, CodeTaskStateConflict, "error.NOTHING_TO_RETRY"},
 	{review.ErrAllSampled, CodeTaskStateConflict, "error.ALL_SAMPLED"},
 	{tasks.ErrNotGrouped, CodeTaskStateConflict, "error.NOT_GROUPED"},
+	{db.ErrAsksNobody, CodeTaskStateConflict, "error.ASKS_NOBODY"},
 	{db.ErrConflict, CodeTaskStateConflict, ""},
 	{ErrStale, CodeForbidden, "error.stale"},
 	// the secret was given up, or another key is in use

@@ -214,6 +214,18 @@ func (i *FormInput) Resolve(ctx huma.Context) []error {
 	return nil
 }
 
+// AnswersInput is a submitted form with a file of answers.
+type AnswersInput struct{ Form *form.Upload }
+
+// Resolve implements huma.Resolver: it reads the form as a stream.
+func (i *AnswersInput) Resolve(ctx huma.Context) []error {
+	var err error
+	if i.Form, err = readForm(ctx, form.ReadAnswers, request.From(ctx.Context()).Gates.Imports); err != nil {
+		return []error{NewFailure(ctx.Context(), err)}
+	}
+	return nil
+}
+
 // Admit takes a place for reading files, or returns why there is none.
 func Admit(ctx context.Context, submitted *form.Upload) error {
 	if err := submitted.Admit(ctx, request.From(ctx).Gates.Files); err != nil {

@@ -227,8 +227,13 @@ func under(path string, names []string) []string {
 
 // ReadForm reads the form of a request as a stream, and refuses fields that the operation does not know.
 func ReadForm(ctx huma.Context) (*form.Upload, error) {
+	return readForm(ctx, form.Read, request.From(ctx.Context()).Gates.Files)
+}
+
+func readForm(ctx huma.Context, read func(http.ResponseWriter, *http.Request, *request.Gate) (*form.Upload, error),
+	gate *request.Gate) (*form.Upload, error) {
 	c := humaecho.Unwrap(ctx)
-	submitted, err := form.Read(c.Response(), c.Request(), request.From(ctx.Context()).Gates.Files)
+	submitted, err := read(c.Response(), c.Request(), gate)
 	if err == nil {
 		err = unknownField(ctx.Operation(), submitted)
 	}

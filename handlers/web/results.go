@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"math"
 	"net/http"
 	"net/url"
@@ -632,6 +633,9 @@ func (p *Pages) showRun(c echo.Context) error {
 		view.ShownAs = results.Raw
 	}
 	sent, err := p.Tasks.Input(c.Request().Context(), task, run)
+	if errors.Is(err, db.ErrAsksNobody) {
+		sent.Body, err = json.RawMessage("null"), nil // nothing was sent
+	}
 	if err != nil {
 		return err
 	}

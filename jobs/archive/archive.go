@@ -67,18 +67,20 @@ type header struct {
 	ClusterBy      *string          `json:"cluster_by,omitempty"`
 	Adaptive       *db.Adaptive     `json:"adaptive,omitempty"`
 	MeaningTarget  *int             `json:"meaning_target,omitempty"`
-	MaxCost        *string          `json:"max_cost"`
-	DatasetName    string           `json:"dataset_name"`
-	Extension      string           `json:"dataset_extension"`
-	QuestionColumn string           `json:"question_column"`
-	AnswerColumn   string           `json:"answer_column"`
-	VariableNames  list[variable]   `json:"variable_names"`
-	CreatedAt      *moment          `json:"created_at"`
-	StartedAt      *moment          `json:"started_at"`
-	CompletedAt    *moment          `json:"completed_at"`
-	Targets        list[target]     `json:"targets"`
-	Variants       list[variant]    `json:"variants"`
-	Evaluators     list[evaluator]  `json:"evaluators"`
+	// AnswersFrom is the format of the file that the answers came from; absent if the task asked agents.
+	AnswersFrom    *string         `json:"answers_from,omitempty"`
+	MaxCost        *string         `json:"max_cost"`
+	DatasetName    string          `json:"dataset_name"`
+	Extension      string          `json:"dataset_extension"`
+	QuestionColumn string          `json:"question_column"`
+	AnswerColumn   string          `json:"answer_column"`
+	VariableNames  list[variable]  `json:"variable_names"`
+	CreatedAt      *moment         `json:"created_at"`
+	StartedAt      *moment         `json:"started_at"`
+	CompletedAt    *moment         `json:"completed_at"`
+	Targets        list[target]    `json:"targets"`
+	Variants       list[variant]   `json:"variants"`
+	Evaluators     list[evaluator] `json:"evaluators"`
 }
 
 type target struct {
@@ -124,8 +126,7 @@ type item struct {
 	Series         *string     `json:"series"`
 	Turn           *int        `json:"turn"`
 	Variables      list[value] `json:"variables"`
-	// PlannedRuns are the question's numbers of runs by variant; absent if none has more than the task's
-	// runs_per_item.
+	// PlannedRuns are the question's numbers of runs by variant; absent if all have the task's runs_per_item.
 	PlannedRuns list[plannedRuns] `json:"planned_runs,omitempty"`
 	Meaning     *grouped          `json:"meaning,omitempty"`
 }
@@ -288,14 +289,14 @@ func groupedOf(said meaning.Grouping) *grouped {
 	return line
 }
 
-// plannedOf returns an item's numbers of runs by variant; nil if none has more than the task's runs_per_item.
+// plannedOf returns an item's numbers of runs by variant; nil if all have the task's runs_per_item.
 func plannedOf(task db.Task, planned db.Planned, itemID int64) (runs list[plannedRuns]) {
-	hasMore := false
+	hasOther := false
 	for _, variant := range task.Variants {
 		count := task.RunsOf(planned, itemID, variant.Number)
-		runs, hasMore = append(runs, plannedRuns(count)), hasMore || count > task.RunsPerItem
+		runs, hasOther = append(runs, plannedRuns(count)), hasOther || count != task.RunsPerItem
 	}
-	if !hasMore {
+	if !hasOther {
 		return nil
 	}
 	return runs
@@ -393,7 +394,8 @@ func headerOf(task db.Task) header {
 		Name: task.Name, Status: task.Status, RunsPerItem: task.RunsPerItem, TimeoutSeconds: task.TimeoutSeconds,
 		MaxRetries: task.MaxRetries,
 		UseStream:  task.UseStream, Concurrency: task.Concurrency, OnTurnFailure: task.OnTurnFailure,
-		ClusterBy: task.ClusterBy, Adaptive: task.Adaptive, MeaningTarget: task.MeaningTarget, MaxCost: task.MaxCost,
+		ClusterBy: task.ClusterBy, Adaptive: task.Adaptive, MeaningTarget: task.MeaningTarget,
+		AnswersFrom: task.AnswersFrom, MaxCost: task.MaxCost,
 		DatasetName: task.DatasetName,
 		Extension:   task.DatasetExtension, QuestionColumn: task.QuestionColumn, AnswerColumn: task.AnswerColumn,
 		VariableNames: listOf[variable](task.VariableNames),

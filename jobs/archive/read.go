@@ -23,6 +23,7 @@ import (
 	"wending/db/upkeep"
 	"wending/jobs/agent"
 	"wending/jobs/agent/protocol"
+	"wending/jobs/answers"
 	"wending/jobs/dataset"
 	"wending/jobs/evaluate"
 	"wending/jobs/tasks"
@@ -119,6 +120,9 @@ func (h header) task(ctx context.Context, by db.Actor) (db.NewTask, error) {
 	c.text("answer_column", &h.AnswerColumn, dataset.MaxColumnName)
 	h.checkVariables(c)
 	c.accept("cluster_by", tasks.CheckClusterBy(tasks.TextOf(h.ClusterBy), textsOf(h.VariableNames)))
+	if h.AnswersFrom != nil {
+		choose(c, "answers_from", *h.AnswersFrom, answers.Formats[1:]...)
+	}
 	c.time("created_at", h.CreatedAt)
 	c.time("started_at", h.StartedAt)
 	c.time("completed_at", h.CompletedAt)
@@ -126,7 +130,7 @@ func (h header) task(ctx context.Context, by db.Actor) (db.NewTask, error) {
 		ID: uuid.New(), Name: h.Name, RunsPerItem: h.RunsPerItem, TimeoutSeconds: h.TimeoutSeconds, MaxRetries: h.MaxRetries,
 		UseStream:   h.UseStream,
 		Concurrency: h.Concurrency, OnTurnFailure: h.OnTurnFailure, ClusterBy: h.ClusterBy, Adaptive: h.Adaptive,
-		MeaningTarget: h.MeaningTarget, MaxCost: h.MaxCost, DatasetName: tasks.StorableName(h.DatasetName),
+		MeaningTarget: h.MeaningTarget, AnswersFrom: h.AnswersFrom, MaxCost: h.MaxCost, DatasetName: tasks.StorableName(h.DatasetName),
 		DatasetExtension: h.Extension, QuestionColumn: h.QuestionColumn, AnswerColumn: h.AnswerColumn,
 		VariableNames: textsOf(h.VariableNames),
 	}}
@@ -168,6 +172,7 @@ func (h header) addTargets(c *checker, task *db.Task) {
 	for place, one := range h.Targets {
 		member := fmt.Sprintf("targets[%d].", place+1)
 		one.check(c, member)
+		one.checkAddress(c, member, h.AnswersFrom != nil)
 		c.number(member+"number", &one.Number, place+1, place+1)
 		stored := db.Target{
 			TaskID: task.ID, Number: one.Number, Kind: one.Kind, Name: one.Name, Protocol: one.Protocol, URL: one.URL,
@@ -194,13 +199,10 @@ func (t *target) check(c *checker, member string) {
 	c.name(member+"name", t.Name, tasks.MaxEntryName)
 	_, isKnown := protocol.Of(t.Protocol)
 	c.require(isKnown, member+"protocol", wantChoice, "Choices", strings.Join(protocolNames(), ", "))
-	c.name(member+"url", t.URL, tasks.MaxAddress)
-	address, err := url.Parse(t.URL)
-	c.require(err == nil && tasks.IsAgentURL(address), member+"url", wantAddress)
 	if t.Model != nil {
 		c.name(member+"model", *t.Model, tasks.MaxModelLength)
 	}
-	_, err = tasks.ParseRate(t.RateLimit)
+	_, err := tasks.ParseRate(t.RateLimit)
 	c.require(err == nil && len(t.RateLimit) <= maxRate, member+"rate_limit", wantRate)
 	for _, kind := range t.RetryOn {
 		choose(c, member+"retry_on", string(kind), agent.RetryKinds...)
@@ -218,6 +220,17 @@ func (t *target) check(c *checker, member string) {
 		c.require(isPoll && poll.IntervalSeconds >= 1 && poll.IntervalSeconds <= tasks.MaxPollInterval,
 			member+"poll", wantPoll)
 	}
+}
+
+// checkAddress checks the address of a target. What answers from a file came from has none.
+func (t *target) checkAddress(c *checker, member string, isOfFile bool) {
+	if isOfFile && t.Kind != db.TargetJudge {
+		c.require(t.URL == "", member+"url", wantAddress)
+		return
+	}
+	c.name(member+"url", t.URL, tasks.MaxAddress)
+	address, err := url.Parse(t.URL)
+	c.require(err == nil && tasks.IsAgentURL(address), member+"url", wantAddress)
 }
 
 // hasNUL reports whether a text of valid JSON contains an escaped NUL character.
@@ -365,8 +378,12 @@ func (i *item) check(h header, seen map[string]bool) error {
 	if len(i.PlannedRuns) > 0 {
 		c.require(len(i.PlannedRuns) == len(h.Variants), "planned_runs", wantCount, "Want", len(h.Variants))
 	}
+	least, most := h.RunsPerItem, tasks.MaxRuns
+	if h.AnswersFrom != nil {
+		least, most = 0, h.RunsPerItem
+	}
 	for place := range i.PlannedRuns {
-		c.number(fmt.Sprintf("planned_runs[%d]", place+1), (*int)(&i.PlannedRuns[place]), h.RunsPerItem, tasks.MaxRuns)
+		c.number(fmt.Sprintf("planned_runs[%d]", place+1), (*int)(&i.PlannedRuns[place]), least, most)
 	}
 	i.Meaning.check(c)
 	return c.err()

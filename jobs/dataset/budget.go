@@ -35,15 +35,19 @@ type budget struct {
 	ctx          context.Context
 	began        time.Duration
 	tokens, text int
+	// factor is how many times the limits of a dataset the file may reach.
+	factor int
 }
 
-func newBudget(ctx context.Context) *budget { return &budget{ctx: ctx, began: ProcessorTime()} }
+func newBudget(ctx context.Context) *budget {
+	return &budget{ctx: ctx, began: ProcessorTime(), factor: 1}
+}
 
 // spend counts one token. It fails if there are too many, the time is up, or the request has ended.
 func (b *budget) spend() error {
 	b.tokens++
-	if b.tokens > maxTokens {
-		return tooComplex("complex_tokens", maxTokens)
+	if most := maxTokens * b.factor; b.tokens > most {
+		return tooComplex("complex_tokens", most)
 	}
 	if b.tokens%256 == 0 {
 		return b.checkTime()
@@ -52,8 +56,8 @@ func (b *budget) spend() error {
 }
 
 func (b *budget) checkTime() error {
-	if ProcessorTime()-b.began > maxTime {
-		return tooComplex("complex_seconds", int(maxTime.Seconds()))
+	if most := maxTime * time.Duration(b.factor); ProcessorTime()-b.began > most {
+		return tooComplex("complex_seconds", int(most.Seconds()))
 	}
 	return b.ctx.Err()
 }
@@ -63,8 +67,8 @@ func (b *budget) spendText(cells []string) error {
 	for _, cell := range cells {
 		b.text += len(cell)
 	}
-	if b.text > MaxText {
-		return tooComplex("complex_text_mib", MaxText>>20)
+	if most := MaxText * b.factor; b.text > most {
+		return tooComplex("complex_text_mib", most>>20)
 	}
 	return nil
 }

@@ -138,7 +138,7 @@ func (p *csvParser) quoted(number int) (string, error) {
 // can be decoded as GB18030.
 func decode(content []byte, encoding string) ([]byte, error) {
 	if encoding != GB18030 || utf8.Valid(content) {
-		return content, checkEncoding(content)
+		return content, CheckEncoding(content)
 	}
 	if bytes.IndexByte(content, 0) >= 0 || !isGB18030(content) {
 		return nil, problem(CodeEncodingInvalid, "no_gb18030")
@@ -146,8 +146,8 @@ func decode(content []byte, encoding string) ([]byte, error) {
 	return simplifiedchinese.GB18030.NewDecoder().Bytes(content)
 }
 
-// checkEncoding refuses text that is not UTF-8 and names the likely encoding.
-func checkEncoding(content []byte) error {
+// CheckEncoding refuses text that is not UTF-8 and names the likely encoding. Its error is an *Error.
+func CheckEncoding(content []byte) error {
 	switch {
 	case bytes.HasPrefix(content, []byte{0xFF, 0xFE}), bytes.HasPrefix(content, []byte{0xFE, 0xFF}), isUTF16(content):
 		return problem(CodeEncodingInvalid, "encoding", "Found", "UTF-16")

@@ -190,7 +190,7 @@ func Read(ctx context.Context, name string, content []byte, layout Layout) (set 
 	if len(bytes.TrimSpace(content)) == 0 {
 		return nil, problem(CodeEmpty, "empty")
 	}
-	found := sniff(content)
+	found := Sniff(content)
 	if found != extension {
 		if found == "encrypted" {
 			return nil, problem(CodeUnreadable, "encrypted")
@@ -223,8 +223,9 @@ func Read(ctx context.Context, name string, content []byte, layout Layout) (set 
 	return c.set, nil
 }
 
-// sniff recognises the format of a file's content: csv, xlsx, xls, encrypted, or the name of something else.
-func sniff(content []byte) string {
+// Sniff recognises the format of a file's content: csv for any text, xlsx, xls, encrypted, or the name of something
+// else.
+func Sniff(content []byte) string {
 	for _, magic := range []struct{ begin, format string }{
 		{"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1", "ole"}, {"PK\x03\x04", "zip"}, {"PK\x05\x06", "zip"},
 		{"\x89PNG", "PNG"}, {"\xFF\xD8\xFF", "JPEG"}, {"GIF8", "GIF"}, {"%PDF-", "PDF"}, {"\x7FELF", "ELF"},
@@ -287,6 +288,8 @@ type collector struct {
 	isStrict bool
 	// filled is the number of the last row that was not blank.
 	filled int
+	// table takes the rows that are not blank in the place of the dataset; nil means that a dataset is read.
+	table func(number int, cells []string) error
 }
 
 // add processes the next row and does not retain the slice. Skipped row numbers count as blank rows. An error ends
@@ -302,6 +305,9 @@ func (c *collector) add(number int, cells []string) error {
 		return nil
 	}
 	c.filled = number
+	if c.table != nil {
+		return c.table(number, cells)
+	}
 	if c.names == nil {
 		return c.header(cells)
 	}
@@ -595,7 +601,7 @@ func (c *collector) finish(content []byte) error {
 	for n := range c.set.Rows {
 		row := &c.set.Rows[n]
 		if row.QuestionID == "" {
-			row.QuestionID = stableID(fileSum, n)
+			row.QuestionID = StableID(fileSum, n)
 		}
 		if first, ok := rowOf[row.QuestionID]; ok {
 			repeated = append(repeated, RowError{Row: row.Number, Column: ColumnID, Problem: "duplicate_id",
@@ -624,10 +630,10 @@ func (c *collector) finish(content []byte) error {
 	return e
 }
 
-// stableID derives the id of the nth row of a file without ids from the file's checksum, so that the same file
+// StableID derives the id of the nth row of a file without ids from the file's checksum, so that the same file
 // gives the same ids. The id is a UUID of version 8 (RFC 9562) that begins with n, so that ids sort in the file's
 // order.
-func stableID(fileSum [sha256.Size]byte, n int) string {
+func StableID(fileSum [sha256.Size]byte, n int) string {
 	var seed [8]byte
 	binary.BigEndian.PutUint64(seed[:], uint64(n))
 	sum := sha256.Sum256(append(fileSum[:], seed[:]...))

@@ -46,13 +46,17 @@ func (b *xlsxBook) read(sheet xlsxSheet, c *collector) error {
 	var rows []sheetRow
 	var held int
 	var isCut bool
+	mostRows, mostCells := maxHeldRows, maxHeldCells
+	if c.table != nil {
+		mostRows, mostCells = maxTableRows, maxTableCells
+	}
 	err := b.eachRow(sheet, func(row sheetRow) error {
-		if len(rows) == maxHeldRows {
+		if len(rows) == mostRows {
 			isCut = true
 			return errEnough
 		}
-		if held += len(row.cells); held > maxHeldCells {
-			return tooComplex("complex_cells", maxHeldCells)
+		if held += len(row.cells); held > mostCells {
+			return tooComplex("complex_cells", mostCells)
 		}
 		rows = append(rows, row)
 		return nil
@@ -78,7 +82,10 @@ func (b *xlsxBook) read(sheet xlsxSheet, c *collector) error {
 			return err
 		}
 	}
-	if isCut {
+	switch {
+	case isCut && c.table != nil:
+		return problem(CodeTooManyRows, "rows", "Max", maxTableRows)
+	case isCut:
 		return problem(CodeTooManyRows, "rows", "Max", MaxRows)
 	}
 	return nil
@@ -358,8 +365,8 @@ func (b *xlsxBook) readSharedStrings(wanted []int) ([]string, error) {
 			if err != nil {
 				return err
 			}
-			if bytes += len(text); bytes > MaxText {
-				return tooComplex("complex_text_mib", MaxText>>20)
+			if bytes += len(text); bytes > MaxText*b.parts.budget.factor {
+				return tooComplex("complex_text_mib", MaxText*b.parts.budget.factor>>20)
 			}
 			texts = append(texts, unescape(text))
 			return nil

@@ -16,7 +16,11 @@ import (
 // readXLSX reads the first visible sheet with data (ECMA-376). It reads every part of the file to its end, which
 // verifies the checksum: a file that was damaged in transfer or storage is refused instead of being read in part.
 func readXLSX(content []byte, c *collector) error {
-	err := readBook(content, c)
+	return explainBook(readBook(content, c), c)
+}
+
+// explainBook returns the error of reading a workbook as an *Error, unless the context has ended.
+func explainBook(err error, c *collector) error {
 	if err == nil {
 		return nil
 	}
@@ -87,8 +91,8 @@ func openParts(content []byte, b *budget) (*zipParts, error) {
 			return nil, err
 		}
 		unzipped += file.UncompressedSize64
-		if file.UncompressedSize64 > maxUnzipped || unzipped > maxUnzipped {
-			return nil, tooComplex("complex_unzipped_mib", maxUnzipped>>20)
+		if most := uint64(maxUnzipped * b.factor); file.UncompressedSize64 > most || unzipped > most {
+			return nil, tooComplex("complex_unzipped_mib", int(most>>20))
 		}
 		name := partName(file.Name)
 		if parts.files[name] != nil {

@@ -19,6 +19,9 @@ var ErrTooManyCalls = errors.New("too many calls")
 // launch runs them; if there is none, a new launch runs them and everything else that has no run yet. A fault in the
 // file is a *dataset.Error.
 func (s *Service) Append(ctx context.Context, by db.Actor, task db.Task, set *dataset.Dataset) (db.Task, error) {
+	if err := task.CheckAsking(); err != nil {
+		return task, err
+	}
 	if err := set.Arrange(task.VariableNames); err != nil {
 		return task, err
 	}

@@ -63,6 +63,9 @@ func assess(ctx context.Context, runs []report.AnsweredRun, task db.Task) (repor
 	variants := make([][]measure.Answer, task.TotalVariants)
 	for v := range variants {
 		most := task.RunsPerItem
+		if !task.AsksAgents() {
+			most = 0 // a file may have fewer answers to this question than to others
+		}
 		for _, run := range runs {
 			if run.Variant == v+1 {
 				most = max(most, run.RunIndex)

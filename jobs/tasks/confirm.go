@@ -44,6 +44,9 @@ type Confirmation struct {
 
 // SidesToAsk returns the sides that a confirmation repeats by default.
 func (s *Service) SidesToAsk(a db.Task, variantA int, b db.Task, variantB int) (Sides, error) {
+	if !a.AsksAgents() {
+		return SecondSide, nil
+	}
 	ofA, err := s.wayOfAsking(a, variantA)
 	if err != nil {
 		return "", err
@@ -103,6 +106,9 @@ func (s *Service) Confirm(ctx context.Context, by db.Actor, c Confirmation) (Sid
 		Runs: c.Runs, Launches: map[uuid.UUID]db.NewLaunch{},
 	}
 	for _, side := range sides {
+		if err := side.Task.CheckAsking(); err != nil {
+			return "", err
+		}
 		launch, err := s.mayLaunch(ctx, by, side.Task)
 		if err != nil {
 			return "", err

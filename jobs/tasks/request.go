@@ -119,6 +119,9 @@ type Input struct {
 // Input returns the request that was sent for a run of a task. Headers and the query of the address are secret, as is
 // the payload for a typed address; the payload of a saved target is shown, as it is in the library.
 func (s *Service) Input(ctx context.Context, task db.Task, run db.WholeRun) (Input, error) {
+	if err := task.CheckAsking(); err != nil {
+		return Input{}, err
+	}
 	items, err := report.New(s.Store).ItemsByID(ctx, []int64{run.ItemID})
 	if err != nil {
 		return Input{}, err

@@ -378,8 +378,11 @@ func (s *Service) targeted(taskID uuid.UUID, evaluators []NewEvaluator,
 
 // newLaunch returns a launch of a task under the current rate limits.
 func (s *Service) newLaunch(by db.Actor, task db.Task) (db.NewLaunch, error) {
-	launch := db.NewLaunch{By: by}
-	for _, target := range slices.Concat(task.Targets, task.Judges) {
+	launch, called := db.NewLaunch{By: by}, slices.Concat(task.Targets, task.Judges)
+	if !task.AsksAgents() {
+		called = task.Judges
+	}
+	for _, target := range called {
 		address, err := url.Parse(target.URL)
 		if err != nil {
 			return launch, err
@@ -429,6 +432,9 @@ func (s *Service) Retry(ctx context.Context, by db.Actor, task db.Task, scope db
 // starts the missing runs.
 func (s *Service) Extend(ctx context.Context, by db.Actor, task db.Task, questionIDs []string,
 	runs int) (db.Task, error) {
+	if err := task.CheckAsking(); err != nil {
+		return task, err
+	}
 	if wrong := CheckRuns(task, runs); wrong != nil {
 		return task, wrong
 	}
@@ -449,6 +455,9 @@ func (s *Service) Extend(ctx context.Context, by db.Actor, task db.Task, questio
 
 func (s *Service) launch(ctx context.Context, by db.Actor, task db.Task, kind db.LaunchKind,
 	scope db.Selection) (db.Task, error) {
+	if err := task.CheckAsking(); err != nil {
+		return task, err
+	}
 	return s.begin(ctx, by, task, func(launch db.NewLaunch) (uuid.UUID, error) {
 		err := people.NewQuotas(s.Store).Admits(ctx, task.ProjectID, func() (int, error) {
 			statistics, err := s.Store.TaskStatistics(ctx, task)

@@ -642,7 +642,7 @@ func sentFold(report Report, card Card) templ.Component {
 			templ_7745c5c3_Var23 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if run := card.firstRun(); run != 0 && !report.IsDocument {
+		if run := card.firstRun(); run != 0 && !report.IsDocument && report.Task.AsksAgents() {
 			templ_7745c5c3_Var24 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 				templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 				templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
@@ -1719,7 +1719,7 @@ func verdict(report Report, card Card) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		} else if card.Failures+card.Stopped > 0 && !report.Task.Status.IsActive() && ui.May(ctx, people.Editor) {
+		} else if card.Failures+card.Stopped > 0 && report.Task.AsksAgents() && !report.Task.Status.IsActive() && ui.May(ctx, people.Editor) {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 105, "<form action=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

@@ -157,7 +157,7 @@ func DocumentHead(d Document) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if d.Task.IsPlain() {
-			if !d.IsShared {
+			if !d.IsShared && d.Task.AsksAgents() {
 				templ_7745c5c3_Err = ui.Fact(text.T(ctx, "task.agent"), d.Task.Targets[0].URL).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err

@@ -2504,7 +2504,7 @@ func (c Comparison) outcomePart(isFirst bool, all int, outcome measure.Outcome) 
 
 // canConfirm reports whether the tasks can be asked again: both have succeeded.
 func (c Comparison) canConfirm() bool {
-	return c.Asks != "" && c.A.Status == db.TaskSucceeded && c.B.Status == db.TaskSucceeded && c.A.ProjectID == c.B.ProjectID
+	return c.Asks != "" && c.B.AsksAgents() && c.A.Status == db.TaskSucceeded && c.B.Status == db.TaskSucceeded && c.A.ProjectID == c.B.ProjectID
 }
 
 // confirmForm asks the questions that changed again.

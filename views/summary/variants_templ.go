@@ -910,7 +910,7 @@ func figure(table VariantTable, row report.VariantStatistics, measure string) te
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				if !table.Task.Status.IsActive() {
+				if table.Task.AsksAgents() && !table.Task.Status.IsActive() {
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 62, "<button")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err

@@ -31,6 +31,7 @@ import (
 	"wending/jobs"
 	"wending/jobs/agent"
 	"wending/jobs/agent/protocol"
+	"wending/jobs/answers"
 	"wending/jobs/archive"
 	"wending/jobs/courier/notify"
 	"wending/jobs/cron"
@@ -309,6 +310,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	}
 	add("sessions.by.", "password", "passkey", "password.passkey", "oidc", "setup")
 	add("archive.", archive.Problems...)
+	add("answers.format.", answers.Formats...)
 	add("error.range.", archive.Wanted...)
 	add("error.range.groups.", string(tasks.RunUnknown), string(tasks.RunMissing), string(tasks.RunRepeated),
 		string(tasks.RunApart))
@@ -370,11 +372,11 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		add("results.exporting.", format)
 	}
 	// The problems that the reader of datasets reports are collected from its source.
-	problems := regexp.MustCompile(`(?:problem\(Code\w+, |tooComplex\()"(\w+)"`)
-	rows := regexp.MustCompile(`fail\([^,]+, "(\w+)"|Problem: "(\w+)"`)
+	problems := regexp.MustCompile(`(?:problem\((?:dataset\.)?Code\w+, |tooComplex\()"(\w+)"`)
+	rows := regexp.MustCompile(`fail\((?:row|number|line), [^,]+, "(\w+)"|fail\([^,]+, "(\w+)"|Problem: "(\w+)"`)
 	found := 0
 	for path, content := range sources(t) {
-		if filepath.Base(filepath.Dir(path)) != "dataset" {
+		if !slices.Contains([]string{"dataset", "answers"}, filepath.Base(filepath.Dir(path))) {
 			continue
 		}
 		for _, match := range problems.FindAllStringSubmatch(content, -1) {
@@ -383,7 +385,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		}
 		for _, match := range rows.FindAllStringSubmatch(content, -1) {
 			found++
-			add("dataset.row.", match[1]+match[2])
+			add("dataset.row.", match[1]+match[2]+match[3])
 		}
 	}
 	require.Greater(t, found, 20)

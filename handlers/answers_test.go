@@ -1,0 +1,236 @@
+package handlers_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/jobs/agent/agenttest"
+)
+
+// importAnswers creates a task from a file of answers.
+func (s *site) importAnswers(t *testing.T, file, content string, more ...string) (task object, id string) {
+	t.Helper()
+	fields := map[string]string{"task_name": "线上日志", "answers@" + file: content}
+	for n := 0; n+1 < len(more); n += 2 {
+		fields[more[n]] = more[n+1]
+	}
+	answer := s.post(t, api+"/answers", fields)
+	require.Equal(t, http.StatusCreated, answer.StatusCode, "%s", answer.body)
+	answer.into(t, &task)
+	require.Equal(t, "SUCCEEDED", task["status"])
+	return task, task["task_id"].(string)
+}
+
+// refuseAnswers requires that a file of answers is refused, and returns the error.
+func (s *site) refuseAnswers(t *testing.T, status int, code, file, content string, more ...string) object {
+	t.Helper()
+	fields := map[string]string{"task_name": "线上日志", "answers@" + file: content}
+	for n := 0; n+1 < len(more); n += 2 {
+		fields[more[n]] = more[n+1]
+	}
+	answer, wrong := s.post(t, api+"/answers", fields), object{}
+	require.Equal(t, status, answer.StatusCode, "%s", answer.body)
+	answer.into(t, &wrong)
+	require.Equal(t, code, wrong["code"], "%s", answer.body)
+	return wrong
+}
+
+const longAnswers = "question_id,question,run,answer,standard_answer,city,status,error_message,latency_ms,tokens,cost," +
+	"completed_at\n" +
+	"q1,退货期限是多久？,1,收到商品后 14 日内可以退货。,14 日,上海,,,812,20,0.0001,2026-11-25T10:00:00+08:00\n" +
+	"q1,退货期限是多久？,2,收到商品后 30 日内可以退货。,14 日,上海,,,900,21,0.0002,2026-11-25T10:01:00+08:00\n" +
+	"q1,退货期限是多久？,3,\"=收到商品后 14 日内\n可以退货。\",14 日,上海,,,,,,\n" +
+	"q2,运费多少？,1,8 元,8 元,北京,SUCCEEDED,,100,,,\n" +
+	"q2,运费多少？,2,,8 元,北京,,connection reset,,,,\n" +
+	"q3,谢谢,1,不客气,,,,,,,,\n"
+
+// Answers from a file become a task that reads like any other, although nothing was called.
+func TestAnswersFromElsewhereAreATask(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	made, id := s.importAnswers(t, "logs.csv", longAnswers)
+	require.Equal(t, 0.0, made["calls"])
+	require.Len(t, made["variants"], 1)
+	task, results := object{}, object{}
+	s.get(t, api+"/"+id).into(t, &task)
+	require.Equal(t, 3.0, task["runs_per_item"])
+	require.Equal(t, 6.0, task["total_runs"])
+	require.Equal(t, true, task["is_final"])
+	statistics := task["statistics"].(object)
+	require.Equal(t, 5.0, statistics["succeeded"])
+	require.Equal(t, 1.0, statistics["failed"])
+	require.Equal(t, 0.0, statistics["missing"])
+	require.Equal(t, 6.0, statistics["runs_expected"])
+	require.InDelta(t, 5.0/6, statistics["success_rate"], 1e-9)
+	s.get(t, api+"/"+id+"/results").into(t, &results)
+	items := results["items"].([]any)
+	require.Len(t, items, 3)
+	first := items[0].(object)
+	require.Equal(t, "facts", first["level"])
+	require.Equal(t, "conflict", first["facts_differ"])
+	require.Equal(t, "ABC", first["letters"])
+	runs := first["runs"].([]any)
+	require.Equal(t, "=收到商品后 14 日内\n可以退货。", runs[2].(object)["response_body"], "an answer is stored exactly")
+	require.Equal(t, 812.0, runs[0].(object)["latency_ms"])
+	require.Equal(t, "2026-11-25T10:00:00+08:00", runs[0].(object)["created_at"])
+	second := items[1].(object)["runs"].([]any)
+	require.Len(t, second, 2)
+	require.Equal(t, "FAILED", second[1].(object)["status"])
+	require.Equal(t, "AGENT_ERROR", second[1].(object)["error_code"])
+	require.Equal(t, "connection reset", second[1].(object)["error_message"])
+	require.Len(t, items[2].(object)["runs"], 1, "a run that the file does not have is absent")
+
+	for _, action := range []struct {
+		path string
+		body any
+	}{
+		{"/retry", object{}}, {"/extend", object{"runs_per_item": 10}}, {"/extend", object{"runs_per_item": 1}},
+		{"/resume", nil}, {"/run", nil},
+	} {
+		answer, wrong := s.send(t, http.MethodPost, api+"/"+id+action.path, action.body), object{}
+		require.Equal(t, http.StatusConflict, answer.StatusCode, "%s: %s", action.path, answer.body)
+		answer.into(t, &wrong)
+		require.Equal(t, "TASK_STATE_CONFLICT", wrong["code"])
+		require.Contains(t, wrong["message"], "导入")
+	}
+	require.Equal(t, http.StatusConflict, s.post(t, api+"/"+id+"/items", map[string]string{
+		"file@q.csv": "question_id,question,standard_answer,city\nnew,新,1,2\n"}).StatusCode)
+}
+
+// A report that was exported in any format can be imported, and has the same answers.
+func TestAReportIsImportedAgain(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	_, id := s.importAnswers(t, "logs.csv", longAnswers)
+	want := s.answersOf(t, id)
+	for _, format := range []string{"csv", "xlsx", "jsonl"} {
+		exported := s.get(t, api+"/"+id+"/export?format="+format)
+		require.Equal(t, http.StatusOK, exported.StatusCode)
+		_, again := s.importAnswers(t, "report."+format, string(exported.body))
+		require.Equal(t, want, s.answersOf(t, again), format)
+		_, again = s.importAnswers(t, "report."+format, string(exported.body), "format", format)
+		require.Equal(t, want, s.answersOf(t, again), format)
+	}
+}
+
+// answersOf returns the questions of a task with the status and the answer of each run.
+func (s *site) answersOf(t *testing.T, id string) (all []string) {
+	t.Helper()
+	var results struct {
+		Items []struct {
+			QuestionID string `json:"question_id"`
+			Question   string `json:"question"`
+			Standard   string `json:"standard_answer"`
+			Letters    string `json:"letters"`
+			Runs       []struct {
+				Variant int     `json:"variant"`
+				Index   int     `json:"run_index"`
+				Status  string  `json:"status"`
+				Body    *string `json:"response_body"`
+				Latency *int    `json:"latency_ms"`
+			} `json:"runs"`
+		} `json:"items"`
+	}
+	s.get(t, api+"/"+id+"/results?page_size=100").into(t, &results)
+	for _, item := range results.Items {
+		text, err := json.Marshal(item)
+		require.NoError(t, err)
+		all = append(all, string(text))
+	}
+	return all
+}
+
+// Faults in a file of answers name their rows, and limits are those of uploads.
+func TestAFileOfAnswersIsRefusedWithItsRows(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	wrong := s.refuseAnswers(t, 422, "DATASET_ROW_INVALID", "a.csv", "question_id,question,run,answer,latency_ms,status\n"+
+		"q1,a,1,x,1,\nq1,a,1,y,2,\nq1,b,2,z,3,\nq2,,1,x,1,\nq3,c,0,x,1,\nq4,d,21,x,1,\nq5,e,1,x,fast,\nq6,f,1,x,1,maybe\n")
+	rows := map[float64]string{}
+	for _, one := range wrong["details"].([]any) {
+		rows[one.(object)["row"].(float64)] = one.(object)["column"].(string)
+	}
+	require.Equal(t, map[float64]string{3: "run", 4: "question", 5: "question", 6: "run", 7: "run", 8: "latency_ms",
+		9: "status"}, rows)
+	s.refuseAnswers(t, 422, "DATASET_SCHEMA_INVALID", "a.csv", "question,reply\na,b\n")
+	s.refuseAnswers(t, 422, "DATASET_SCHEMA_INVALID", "a.csv", "answer\na\n")
+	s.refuseAnswers(t, 422, "DATASET_EMPTY", "a.csv", "question,answer\n")
+	s.refuseAnswers(t, 422, "DATASET_EMPTY", "a.csv", "")
+	s.refuseAnswers(t, 422, "PARAMETER_INVALID", "a.csv", "question,answer\na,b\n", "format", "csvv")
+	s.refuseAnswers(t, 422, "DATASET_FORMAT_UNSUPPORTED", "a.csv", "question,answer\na,b\n", "format", "xlsx")
+	s.refuseAnswers(t, 422, "DATASET_FORMAT_UNSUPPORTED", "a.png", "\x89PNG\r\n")
+	s.refuseAnswers(t, 422, "DATASET_ENCODING_INVALID", "a.csv", "question,answer\n\xB2\xE2\xCA\xD4,b\n")
+	s.refuseAnswers(t, 422, "DATASET_ENCODING_INVALID", "a.jsonl", "{\"question\":\"\xff\",\"answer\":\"b\"}\n")
+	s.refuseAnswers(t, 422, "DATASET_UNREADABLE", "a.jsonl", "{\"question\":\"a\",\"answer\":\"b\"}\n{\"question\":\n")
+	s.refuseAnswers(t, 422, "DATASET_TOO_MANY_ROWS", "a.csv", "question,answer\n"+strings.Repeat("?", 1)+",x\n"+
+		manyQuestions(1001))
+	s.refuseAnswers(t, 422, "TASK_NAME_REQUIRED", "a.csv", "question,answer\na,b\n", "task_name", " ")
+	s.refuseAnswers(t, 413, "DATASET_TOO_LARGE", "a.csv", "question,answer\na,"+strings.Repeat("x", 33<<20)+"\n")
+	missing, wrong := s.post(t, api+"/answers", map[string]string{"task_name": "x"}), object{}
+	missing.into(t, &wrong)
+	require.Equal(t, 422, missing.StatusCode)
+	require.Equal(t, "DATASET_REQUIRED", wrong["code"])
+}
+
+func manyQuestions(count int) string {
+	var rows strings.Builder
+	for n := range count {
+		rows.WriteString("q" + strings.Repeat("x", n) + ",a\n")
+	}
+	return rows.String()
+}
+
+// Every page, export and action that reads a task works for answers from a file: evaluators, a comparison with a task
+// that asked an agent, the archive, and a copy, which asks an agent the same questions.
+func TestAnswersFromElsewhereAreReadEverywhere(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	_, id := s.importAnswers(t, "logs.csv", longAnswers)
+	evaluator := s.evaluator(t, "期限", "contains", object{"values": []string{"14 日"}})
+	s.send(t, http.MethodPost, api+"/"+id+"/evaluate", object{"evaluators": []string{evaluator}}).mustBe(t, 202)
+	s.awaitDone(t, id)
+	task, statistics := object{}, object{}
+	s.get(t, api+"/"+id).into(t, &task)
+	require.Equal(t, "SUCCEEDED", task["status"])
+	require.Equal(t, 0.0, task["statistics"].(object)["missing"])
+	s.get(t, api+"/"+id+"/statistics").into(t, &statistics)
+	variant := statistics["variants"].([]any)[0].(object)
+	require.Equal(t, 6.0, variant["runs_expected"])
+	require.Equal(t, 2.0, variant["pass_count"])
+	require.InDelta(t, 5.0/6, variant["success_rate"], 1e-9)
+
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "14 日") })
+	copied := s.post(t, api+"/"+id+"/clone", map[string]string{})
+	require.Equal(t, 422, copied.StatusCode, "a copy asks an agent, which has to be named")
+	copied = s.post(t, api+"/"+id+"/clone", map[string]string{"agent_api_url": fake.URL, "runs_per_item": "2"})
+	live := copied.mustBe(t, 201)["task_id"].(string)
+	s.awaitDone(t, live)
+	comparison := object{}
+	s.get(t, "/api/v1/comparison?a="+id+"&b="+live).into(t, &comparison)
+	require.Len(t, comparison["items"], 3)
+
+	for _, page := range []string{"", "/results", "/results?view=columns", "/results?view=merged", "/review", "/report",
+		"/gallery", "/settings", "/results/print"} {
+		answer := s.get(t, "/tasks/"+id+page)
+		require.Equal(t, http.StatusOK, answer.StatusCode, page)
+	}
+	require.Contains(t, string(s.get(t, "/tasks/"+id+"/settings").body), "CSV 文件")
+	for _, page := range []string{"/tasks", "/comparison?a=" + id + "&b=" + live, "/?from=" + id} {
+		require.Equal(t, http.StatusOK, s.get(t, page).StatusCode, page)
+	}
+	for _, format := range []string{"csv", "xlsx", "jsonl", "html"} {
+		require.Equal(t, http.StatusOK, s.get(t, api+"/"+id+"/export?format="+format).StatusCode, format)
+	}
+	refused := s.send(t, http.MethodPost, "/api/v1/schedules", object{"name": "s", "task_id": id, "cron": "0 9 * * *"})
+	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode, "%s", refused.body)
+
+	archive := s.get(t, api+"/"+id+"/archive")
+	require.Equal(t, http.StatusOK, archive.StatusCode)
+	again := s.importArchive(t, archive.body).mustBe(t, 201)["task_id"].(string)
+	require.Equal(t, s.answersOf(t, id), s.answersOf(t, again))
+	s.send(t, http.MethodPost, api+"/"+again+"/retry", object{}).mustBe(t, 409)
+}

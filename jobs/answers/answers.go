@@ -1,0 +1,433 @@
+// Package answers reads files of answers that were made elsewhere: tables with a row for each run or for each question,
+// reports of this product, and the results of other evaluation tools.
+package answers
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"wending/jobs/dataset"
+)
+
+// MaxBytes is the maximum size of a file. It is more than for a dataset, because each question has several answers.
+const MaxBytes = 32 << 20
+
+// The formats of files; Auto recognises them by their content.
+const (
+	Auto        = "auto"
+	CSV         = "csv"
+	XLSX        = "xlsx"
+	JSONL       = "jsonl"
+	Promptfoo   = "promptfoo"
+	Inspect     = "inspect"
+	OpenAIEvals = "openai-evals"
+)
+
+// Formats lists all formats.
+var Formats = []string{Auto, CSV, XLSX, JSONL, Promptfoo, Inspect, OpenAIEvals}
+
+// Limits of texts, in characters, and of tables, in columns that are kept as variables.
+const (
+	maxName      = 200
+	maxCode      = 64
+	maxMessage   = 100_000
+	maxVariables = dataset.MaxColumns
+	// maxRowErrors is the maximum number of row errors that are listed.
+	maxRowErrors = 20
+)
+
+// Layout describes how to read a file.
+type Layout struct {
+	// Format is one of Formats; empty means Auto.
+	Format string
+	// Columns are the columns of a table used in the place of the known ones, by the names of those; see Mappable.
+	Columns map[string]string
+	// Encoding is the encoding of a CSV file: dataset.GB18030, or empty for UTF-8.
+	Encoding string
+	// MaxRuns is the maximum number of runs of a question in a variant, MaxVariants the maximum number of variants.
+	MaxRuns, MaxVariants int
+}
+
+// File is the content of a file of answers.
+type File struct {
+	// Format is the file's format, never Auto.
+	Format string
+	// VariableNames are the names of the questions' other values.
+	VariableNames []string
+	Variants      []Variant
+	Items         []Item
+	// Columns are the columns of a table.
+	Columns []string
+}
+
+// Variant is what the answers came from: a prompt, a model or both.
+type Variant struct {
+	// Name is empty if the file does not distinguish variants.
+	Name string
+	// Model is the model's name, Currency the currency of the runs' costs; empty if unknown.
+	Model, Currency string
+}
+
+// Item is a question with its answers.
+type Item struct {
+	QuestionID, Question, StandardAnswer string
+	SystemPrompt, UserContext            *string
+	// Variables are the values of File.VariableNames, in order.
+	Variables []string
+	Runs      []Run
+	values    map[string]string
+}
+
+// Status is how a run ended.
+type Status string
+
+// The states of a run.
+const (
+	Succeeded Status = "SUCCEEDED"
+	Failed    Status = "FAILED"
+	TimedOut  Status = "TIMEOUT"
+)
+
+// The error codes of runs whose file names none.
+const (
+	CodeAgentError = "AGENT_ERROR"
+	CodeTimeout    = "TIMEOUT"
+)
+
+// Run is one answer. A field that is nil or empty is unknown.
+type Run struct {
+	// Variant and Index count from 1.
+	Variant, Index int
+	Status         Status
+	// Answer is nil if a failed run has none.
+	Answer    *string
+	Reasoning *string
+	ErrorCode, ErrorMessage,
+	FinishReason string
+	LatencyMS, InputTokens, OutputTokens, ReasoningTokens, TotalTokens *int
+	// Cost is a decimal number.
+	Cost        *string
+	CompletedAt *time.Time
+}
+
+// Runs returns how many runs the file has.
+func (f *File) Runs() (count int) {
+	for _, item := range f.Items {
+		count += len(item.Runs)
+	}
+	return count
+}
+
+// Times returns when the first and the last run ended; nil if no run has a time.
+func (f *File) Times() (first, last *time.Time) {
+	for _, item := range f.Items {
+		for _, run := range item.Runs {
+			at := run.CompletedAt
+			if at != nil && (first == nil || at.Before(*first)) {
+				first = at
+			}
+			if at != nil && (last == nil || at.After(*last)) {
+				last = at
+			}
+		}
+	}
+	return first, last
+}
+
+// Read reads a file of at most MaxBytes. Every failure is a *dataset.Error, unless ctx has ended.
+func Read(ctx context.Context, content []byte, layout Layout) (*File, error) {
+	if len(bytes.TrimSpace(content)) == 0 {
+		return nil, problem(dataset.CodeEmpty, "empty")
+	}
+	found, err := recognise(content)
+	if err != nil {
+		return nil, err
+	}
+	format := layout.Format
+	switch {
+	case format == "" || format == Auto:
+		format = found
+	case format != found && !(isText(format) && isText(found)):
+		return nil, problem(dataset.CodeFormatUnsupported, "answers_mismatch", "Format", format, "Found", found)
+	}
+	if isText(format) {
+		if err := checkText(content, format, layout.Encoding); err != nil {
+			return nil, err
+		}
+	}
+	b := newBuilder(content, layout)
+	b.file.Format = format
+	switch format {
+	case CSV, XLSX:
+		err = b.readTable(ctx, content)
+	case JSONL:
+		err = b.readLines(ctx, content)
+	case Promptfoo:
+		err = b.readPromptfoo(ctx, content)
+	case Inspect:
+		err = b.readInspect(ctx, content)
+	default:
+		err = b.readOpenAI(ctx, content)
+	}
+	if err == nil {
+		err = b.finish()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b.file, ctx.Err()
+}
+
+// isText reports whether files of a format can be text. Inspect writes a ZIP file or JSON.
+func isText(format string) bool { return format != XLSX }
+
+// checkText refuses text that is not UTF-8; the reader of tables does so itself, because it knows other encodings.
+func checkText(content []byte, format, encoding string) error {
+	if format == CSV || isZIP(content) {
+		return nil
+	}
+	if encoding != "" {
+		return problem(dataset.CodeEncodingInvalid, "no_gb18030")
+	}
+	if !utf8.Valid(content) || bytes.IndexByte(content, 0) >= 0 {
+		return dataset.CheckEncoding(content)
+	}
+	return nil
+}
+
+func problem(code, name string, args ...any) *dataset.Error {
+	e := &dataset.Error{Code: code, Problem: name, Args: map[string]any{}}
+	for n := 0; n+1 < len(args); n += 2 {
+		e.Args[args[n].(string)] = args[n+1]
+	}
+	return e
+}
+
+// shorten returns the beginning of a text for a message.
+func shorten(text string, limit int) string {
+	runes := []rune(strings.ToValidUTF8(text, "\uFFFD"))
+	if len(runes) <= limit {
+		return string(runes)
+	}
+	return string(runes[:limit]) + "…"
+}
+
+// builder collects the questions and runs of a file, and its faults.
+type builder struct {
+	layout Layout
+	file   *File
+	sum    [sha256.Size]byte
+	// places has the indexes of questions by their ids, or by their texts if they have none; variants has the
+	// numbers of variants by name, variables the indexes of variables.
+	places, variants, variables map[string]int
+	// takenBy has the row of each run, next the highest index of each question's runs in each variant.
+	takenBy map[place]int
+	next    map[place]int
+	runs    int
+	// wrong are the first faults of rows, faults is how many rows have one.
+	wrong  []dataset.RowError
+	faults int
+	text   int
+}
+
+// place identifies a run by the indexes of its question, its variant and its index; without an index, it identifies the
+// question in a variant.
+type place struct{ item, variant, index int }
+
+func newBuilder(content []byte, layout Layout) *builder {
+	return &builder{
+		layout: layout, file: &File{}, sum: sha256.Sum256(content), places: map[string]int{},
+		variants: map[string]int{}, variables: map[string]int{}, takenBy: map[place]int{}, next: map[place]int{},
+	}
+}
+
+// fail records the fault of a row; column is empty if the fault concerns the row as a whole.
+func (b *builder) fail(row int, column, name string, args ...any) {
+	if b.faults++; len(b.wrong) < maxRowErrors {
+		b.wrong = append(b.wrong, dataset.RowError{Row: row, Column: column, Problem: name,
+			Args: problem("", name, args...).Args})
+	}
+}
+
+// spend counts texts, and fails if there are too many.
+func (b *builder) spend(texts ...string) error {
+	for _, text := range texts {
+		b.text += len(text)
+	}
+	if b.text > 2*MaxBytes {
+		return problem(dataset.CodeTooComplex, "complex_text_mib", "Max", 2*MaxBytes>>20)
+	}
+	return nil
+}
+
+// question is what a row states about its question; values are its other values, in the order of names.
+type question struct {
+	id, text, standard string
+	system, context    *string
+	names              []string
+	values             map[string]string
+}
+
+// item returns the index of a row's question, which the row may mention for the first time. ok is false if the row is
+// faulty; err ends the reading.
+func (b *builder) item(row int, q question) (index int, ok bool, err error) {
+	key := "id " + q.id
+	if q.id == "" {
+		key = "text " + q.text
+	}
+	index, isKnown := b.places[key]
+	if hasNUL(q) {
+		b.fail(row, "", "nul_cell")
+		return 0, false, nil
+	}
+	switch {
+	case isKnown:
+		known := b.file.Items[index]
+		if q.text != "" && q.text != known.Question {
+			b.fail(row, dataset.ColumnQuestion, "answers_other_question", "ID", shorten(q.id, 80))
+			return 0, false, nil
+		}
+		return index, true, nil
+	case strings.TrimSpace(q.text) == "":
+		b.fail(row, dataset.ColumnQuestion, "blank_question")
+		return 0, false, nil
+	case utf8.RuneCountInString(q.id) > dataset.MaxID:
+		b.fail(row, dataset.ColumnID, "long_id", "Max", dataset.MaxID)
+		return 0, false, nil
+	case len(b.file.Items) == dataset.MaxRows:
+		return 0, false, problem(dataset.CodeTooManyRows, "answers_questions", "Max", dataset.MaxRows)
+	}
+	for _, name := range q.names {
+		if err := b.variable(name); err != nil {
+			return 0, false, err
+		}
+		if err := b.spend(q.values[name]); err != nil {
+			return 0, false, err
+		}
+	}
+	index = len(b.file.Items)
+	b.places[key] = index
+	b.file.Items = append(b.file.Items, Item{QuestionID: q.id, Question: q.text, StandardAnswer: q.standard,
+		SystemPrompt: q.system, UserContext: q.context, values: q.values})
+	return index, true, b.spend(q.id, q.text, q.standard, deref(q.system), deref(q.context))
+}
+
+// hasNUL reports whether one of a question's texts has the character NUL, which cannot be stored.
+func hasNUL(q question) bool {
+	texts := append([]string{q.id, q.text, q.standard, deref(q.system), deref(q.context)}, q.names...)
+	texts = slices.AppendSeq(texts, maps.Values(q.values))
+	return slices.ContainsFunc(texts, func(text string) bool { return strings.ContainsRune(text, 0) })
+}
+
+// variable adds the name of a value that questions may have.
+func (b *builder) variable(name string) error {
+	if _, isKnown := b.variables[name]; isKnown {
+		return nil
+	}
+	if len(b.variables) == maxVariables {
+		return problem(dataset.CodeSchemaInvalid, "columns", "Max", maxVariables, "Count", maxVariables+1)
+	}
+	if utf8.RuneCountInString(name) > dataset.MaxColumnName {
+		return problem(dataset.CodeSchemaInvalid, "long_column", "Max", dataset.MaxColumnName, "Column",
+			shorten(name, 40))
+	}
+	b.variables[name] = len(b.file.VariableNames)
+	b.file.VariableNames = append(b.file.VariableNames, name)
+	return nil
+}
+
+// variant returns the number of a variant, which a row may mention for the first time; ok is false if the row is
+// faulty.
+func (b *builder) variant(row int, column string, v Variant) (number int, ok bool) {
+	v.Name = strings.TrimSpace(v.Name)
+	if number, isKnown := b.variants[v.Name]; isKnown {
+		return number, true
+	}
+	switch {
+	case utf8.RuneCountInString(v.Name) > maxName || hasControl(v.Name):
+		b.fail(row, column, "answers_variant_name", "Max", maxName)
+		return 0, false
+	case len(b.file.Variants) == b.layout.MaxVariants:
+		b.fail(row, column, "answers_variants", "Max", b.layout.MaxVariants)
+		return 0, false
+	}
+	b.file.Variants = append(b.file.Variants, v)
+	b.variants[v.Name] = len(b.file.Variants)
+	return len(b.file.Variants), true
+}
+
+// add adds a run of a question. An index of 0 means the next one. It returns an error that ends the reading.
+func (b *builder) add(row int, column string, item int, run Run) error {
+	of := place{item, run.Variant, 0}
+	if run.Index == 0 {
+		run.Index = b.next[of] + 1
+	}
+	if run.Index > b.layout.MaxRuns {
+		b.fail(row, column, "answers_runs", "Max", b.layout.MaxRuns)
+		return nil
+	}
+	at := place{item, run.Variant, run.Index}
+	if first, isTaken := b.takenBy[at]; isTaken {
+		b.fail(row, column, "answers_repeated", "Run", run.Index, "First", first)
+		return nil
+	}
+	b.takenBy[at], b.next[of] = row, max(b.next[of], run.Index)
+	b.file.Items[item].Runs = append(b.file.Items[item].Runs, run)
+	b.runs++
+	return b.spend(deref(run.Answer), deref(run.Reasoning), run.ErrorMessage)
+}
+
+// finish completes the questions, and returns an error that lists all row errors.
+func (b *builder) finish() error {
+	if b.faults > 0 {
+		e := problem(dataset.CodeRowInvalid, "rows_invalid", "Count", b.faults)
+		e.Details = b.wrong
+		return e
+	}
+	if b.runs == 0 {
+		return problem(dataset.CodeEmpty, "answers_none")
+	}
+	if len(b.file.Variants) > 1 {
+		for n := range b.file.Variants {
+			if b.file.Variants[n].Name == "" {
+				b.file.Variants[n].Name = fmt.Sprint(n + 1)
+			}
+		}
+	}
+	// questions without an answer have nothing to show
+	b.file.Items = slices.DeleteFunc(b.file.Items, func(item Item) bool { return len(item.Runs) == 0 })
+	seen := map[string]bool{}
+	for n := range b.file.Items {
+		item := &b.file.Items[n]
+		if item.QuestionID == "" {
+			item.QuestionID = dataset.StableID(b.sum, n)
+		}
+		for seen[item.QuestionID] { // only if a file's id looks like one that was made here
+			item.QuestionID += "-2"
+		}
+		seen[item.QuestionID] = true
+		item.Variables = make([]string, len(b.file.VariableNames))
+		for place, name := range b.file.VariableNames {
+			item.Variables[place] = item.values[name]
+		}
+		item.values = nil
+		slices.SortFunc(item.Runs, func(x, y Run) int {
+			return (x.Variant-y.Variant)*(b.layout.MaxRuns+1) + x.Index - y.Index
+		})
+	}
+	return nil
+}
+
+func deref(text *string) string {
+	if text == nil {
+		return ""
+	}
+	return *text
+}

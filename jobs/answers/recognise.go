@@ -1,0 +1,89 @@
+package answers
+
+import (
+	"archive/zip"
+	"bytes"
+	"encoding/json"
+	"strings"
+	"unicode"
+
+	"wending/jobs/dataset"
+)
+
+func isZIP(content []byte) bool { return bytes.HasPrefix(content, []byte("PK\x03\x04")) }
+
+// recognise returns the format of a file, judging by its content.
+func recognise(content []byte) (string, error) {
+	switch found := dataset.Sniff(content); {
+	case found == "xlsx":
+		return XLSX, nil
+	case found == "encrypted":
+		return "", problem(dataset.CodeUnreadable, "encrypted")
+	case isZIP(content) && isInspectArchive(content):
+		return Inspect, nil
+	case found != "csv":
+		return "", problem(dataset.CodeFormatUnsupported, "answers_format", "Found", found)
+	}
+	text := bytes.TrimLeftFunc(bytes.TrimPrefix(content, []byte("\uFEFF")), unicode.IsSpace)
+	if len(text) == 0 || text[0] != '{' {
+		return CSV, nil
+	}
+	// The first object decides: the whole file of some tools, or the first line of others.
+	members, isWhole := firstObject(text)
+	switch {
+	case members == nil:
+		return JSONL, nil // the reader names the fault
+	case has(members, "results") && (has(members, "evalId") || has(members, "config")):
+		return Promptfoo, nil
+	case has(members, "eval") && has(members, "version"):
+		return Inspect, nil
+	case !isWhole && (has(members, "spec") || has(members, "final_report") || has(members, "event_id")),
+		has(members, "datasource_item") || has(members, "item") && has(members, "sample"),
+		has(members, "event_id") && has(members, "sample_id"):
+		return OpenAIEvals, nil
+	}
+	return JSONL, nil
+}
+
+func has(members map[string]bool, name string) bool { return members[name] }
+
+// firstObject returns the names of the members of the JSON object with which a text begins, and whether the text ends
+// with it; nil if the text does not begin with a valid object.
+func firstObject(text []byte) (members map[string]bool, isWhole bool) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	if opening, err := decoder.Token(); err != nil || opening != json.Delim('{') {
+		return nil, false
+	}
+	members = map[string]bool{}
+	for decoder.More() {
+		name, err := decoder.Token()
+		if err != nil {
+			return nil, false
+		}
+		if text, isText := name.(string); isText {
+			members[text] = true
+		}
+		var skipped json.RawMessage
+		if decoder.Decode(&skipped) != nil {
+			return nil, false
+		}
+	}
+	if _, err := decoder.Token(); err != nil {
+		return nil, false
+	}
+	return members, len(bytes.TrimSpace(text[decoder.InputOffset():])) == 0
+}
+
+// isInspectArchive reports whether a ZIP file has the members of a log of Inspect.
+func isInspectArchive(content []byte) bool {
+	files, err := zip.NewReader(bytes.NewReader(content), int64(len(content)))
+	if err != nil {
+		return false
+	}
+	for _, file := range files.File {
+		if file.Name == inspectHeader || strings.HasPrefix(file.Name, "_journal/") {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,343 @@
+package answers
+
+import (
+	"context"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"wending/jobs/dataset"
+)
+
+// The columns of a table beside those of a dataset.
+const (
+	columnRun       = "run"
+	columnAnswer    = "answer"
+	columnVariant   = "variant"
+	columnStatus    = "status"
+	columnCode      = "error_code"
+	columnMessage   = "error_message"
+	columnLatency   = "latency_ms"
+	columnTokens    = "tokens"
+	columnInput     = "input_tokens"
+	columnOutput    = "output_tokens"
+	columnReasoning = "reasoning_tokens"
+	columnCost      = "cost"
+	columnCurrency  = "currency"
+	columnFinish    = "finish_reason"
+	columnCompleted = "completed_at"
+	columnModel     = "model"
+	columnThought   = "reasoning"
+)
+
+// Mappable are the columns for which a Layout may name others.
+var Mappable = []string{dataset.ColumnQuestion, columnAnswer, dataset.ColumnID, columnRun, dataset.ColumnAnswer,
+	columnVariant}
+
+// ofItem are the columns that describe the question, ofRun those that describe a run. Any other column is a variable.
+var (
+	ofItem = []string{dataset.ColumnID, dataset.ColumnQuestion, dataset.ColumnAnswer, dataset.ColumnSystem,
+		dataset.ColumnContext}
+	ofRun = []string{columnRun, columnAnswer, columnVariant, columnStatus, columnCode, columnMessage, columnLatency,
+		columnTokens, columnInput, columnOutput, columnReasoning, columnCost, columnCurrency, columnFinish,
+		columnCompleted}
+)
+
+// ofOthers maps other names of columns, some of them from reports of this product, to the names above. Columns of
+// reports that state nothing about a question or an answer are mapped to an empty name.
+var ofOthers = map[string]string{
+	"response_body": columnAnswer, "output": columnAnswer, "run_index": columnRun, "total_tokens": columnTokens,
+	"_system_prompt": dataset.ColumnSystem, "_user_context": dataset.ColumnContext, "_variant": columnVariant,
+	"_prompt": columnReportPrompt, "_target": columnReportTarget,
+	"_created_at": "", "_completed_at": "", "_verdict": "", "_verdict_note": "", "_verdict_by": "",
+}
+
+// The columns of reports that name a variant.
+const (
+	columnReportPrompt = "_prompt"
+	columnReportTarget = "_target"
+)
+
+// ofOneRun recognises the columns of a table with a row for each question: run_2_response_body.
+var ofOneRun = regexp.MustCompile(`^run_([0-9]{1,3})_(.+)$`)
+
+// variablePrefix begins the columns of variables in reports of this product.
+const variablePrefix = "var_"
+
+// column is a column of a table.
+type column struct {
+	// name is its name as written, role one of the names above; a variable has no role.
+	name, role string
+	// run is the index of the run that the column describes; 0 means the row's run.
+	run        int
+	isVariable bool
+}
+
+// header is the header of a table.
+type header struct {
+	columns []column
+	// isWide means that a row has all runs of a question; runs are their indexes.
+	isWide bool
+	runs   []int
+	// isReport means that the table is a report of this product, in which cells may have a quote before them.
+	isReport bool
+}
+
+// newHeader reads the header of a table; its error is an *dataset.Error.
+func (b *builder) newHeader(cells []string) (h header, err error) {
+	mapped, seen := b.mapped(), map[string]bool{}
+	for _, cell := range cells {
+		name := clean(strings.ReplaceAll(cell, "\x00", ""))
+		folded := strings.ToLower(name)
+		h.columns = append(h.columns, h.column(name, folded, mapped))
+		if name == "" {
+			continue
+		}
+		if seen[folded] {
+			return h, problem(dataset.CodeSchemaInvalid, "duplicate_column", "Column", shorten(name, 80))
+		}
+		seen[folded] = true
+		b.file.Columns = append(b.file.Columns, name)
+	}
+	slices.Sort(h.runs)
+	h.runs = slices.Compact(h.runs)
+	h.isReport = h.isWide && seen["_created_at"] && seen["_completed_at"]
+	if len(b.file.Columns) > 4*dataset.MaxColumns {
+		return h, problem(dataset.CodeSchemaInvalid, "columns", "Max", 4*dataset.MaxColumns, "Count", len(b.file.Columns))
+	}
+	var missing []string
+	if !h.has(dataset.ColumnQuestion) {
+		missing = append(missing, dataset.ColumnQuestion)
+	}
+	if !h.isWide && !h.has(columnAnswer) {
+		missing = append(missing, columnAnswer)
+	}
+	for _, name := range slices.Sorted(maps.Values(b.layout.Columns)) {
+		if name != "" && !seen[strings.ToLower(clean(name))] {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) == 0 {
+		return h, nil
+	}
+	refused := problem(dataset.CodeSchemaInvalid, "answers_missing", "Missing", strings.Join(missing, ", "), "Found",
+		shorten(strings.Join(b.file.Columns, ", "), 200))
+	refused.Columns = b.file.Columns
+	return h, refused
+}
+
+// mapped returns the roles of columns that the layout maps, by their names in lower case.
+func (b *builder) mapped() map[string]string {
+	roles := map[string]string{}
+	for role, name := range b.layout.Columns {
+		if name != "" {
+			roles[strings.ToLower(clean(name))] = role
+		}
+	}
+	return roles
+}
+
+// column returns the meaning of a column.
+func (h *header) column(name, folded string, mapped map[string]string) column {
+	role := mapped[folded]
+	isReplaced := slices.Contains(slices.Collect(maps.Values(mapped)), folded)
+	other, isOther := ofOthers[folded]
+	switch parts := ofOneRun.FindStringSubmatch(folded); {
+	case folded == "" || role != "":
+		return column{name: name, role: role}
+	case isReplaced:
+		return column{name: name, isVariable: true}
+	case parts != nil:
+		run, _ := strconv.Atoi(parts[1])
+		role := parts[2]
+		if other, isOther := ofOthers[role]; isOther {
+			role = other
+		}
+		if !slices.Contains(ofRun, role) {
+			return column{name: name} // verdicts of evaluators, files
+		}
+		if role == columnAnswer {
+			h.isWide, h.runs = true, append(h.runs, run)
+		}
+		return column{name: name, role: role, run: run}
+	case slices.Contains(ofItem, folded), slices.Contains(ofRun, folded):
+		return column{name: name, role: folded}
+	case isOther:
+		return column{name: name, role: other}
+	}
+	return column{name: strings.TrimPrefix(name, variablePrefix), isVariable: true}
+}
+
+func (h header) has(role string) bool {
+	return slices.ContainsFunc(h.columns, func(c column) bool { return c.role == role && c.run == 0 })
+}
+
+// clean trims white space of any script, the byte order mark and zero-width characters.
+func clean(text string) string {
+	return strings.TrimFunc(text, func(r rune) bool {
+		return unicode.IsSpace(r) || unicode.Is(unicode.Cf, r)
+	})
+}
+
+// readTable reads a CSV file or a workbook.
+func (b *builder) readTable(ctx context.Context, content []byte) error {
+	var h *header
+	return b.orNoTable(dataset.Table(ctx, content, b.layout.Encoding, b.isHeader, func(number int, cells []string) error {
+		if h == nil {
+			found, err := b.newHeader(cells)
+			h = &found
+			return err
+		}
+		return b.row(*h, number, cells)
+	}), func() bool { return h != nil })
+}
+
+// orNoTable returns the error of reading a table, or that there is none.
+func (b *builder) orNoTable(err error, isThere func() bool) error {
+	if err == nil && !isThere() {
+		return problem(dataset.CodeSchemaInvalid, "answers_missing", "Missing",
+			dataset.ColumnQuestion+", "+columnAnswer, "Found", "")
+	}
+	return err
+}
+
+// isHeader reports whether a row is the header of a table of answers.
+func (b *builder) isHeader(cells []string) bool {
+	probe := builder{layout: b.layout, file: &File{}}
+	_, err := probe.newHeader(cells)
+	return err == nil
+}
+
+// row reads a row of a table.
+func (b *builder) row(h header, number int, cells []string) error {
+	if len(cells) > len(h.columns) && slices.ContainsFunc(cells[len(h.columns):], func(c string) bool { return clean(c) != "" }) {
+		b.fail(number, "", "long_row", "Count", len(cells), "Want", len(h.columns))
+		return nil
+	}
+	if slices.ContainsFunc(cells, func(c string) bool { return strings.ContainsRune(c, 0) }) {
+		b.fail(number, "", "nul_cell")
+		return nil
+	}
+	q := question{values: map[string]string{}}
+	runs, whole := map[int]fields{}, fields{}
+	for n, c := range h.columns {
+		cell := ""
+		if n < len(cells) {
+			cell = cells[n]
+		}
+		if h.isReport && b.file.Format == CSV {
+			cell = unquoted(cell)
+		}
+		switch {
+		case c.isVariable:
+			q.names = append(q.names, c.name)
+			q.values[c.name] = cell
+		case c.role == "":
+		case c.run > 0:
+			if runs[c.run] == nil {
+				runs[c.run] = fields{}
+			}
+			runs[c.run][c.role] = cell
+		default:
+			whole[c.role] = cell
+		}
+	}
+	q.read(whole)
+	index, ok, err := b.item(number, q)
+	if err != nil || !ok {
+		return err
+	}
+	if !h.isWide {
+		return b.long(number, index, whole)
+	}
+	variant, ok := b.variant(number, columnVariant, variantOf(whole))
+	if !ok {
+		return nil
+	}
+	for _, run := range h.runs {
+		own := runs[run]
+		if clean(own[columnAnswer]) == "" && clean(own[columnStatus]) == "" && clean(own[columnMessage]) == "" {
+			continue // the question has no such run
+		}
+		read, isThere, ok := b.run(number, "run_"+strconv.Itoa(run)+"_", own)
+		if !ok {
+			return nil
+		}
+		if read.Variant, read.Index = variant, run; isThere {
+			if err := b.add(number, "", index, read); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// unquoted removes the quote that reports put before a cell that a spreadsheet would read as a formula.
+func unquoted(cell string) string {
+	if len(cell) > 1 && cell[0] == '\'' && strings.ContainsRune("=+-@\t\r\n'", rune(cell[1])) {
+		return cell[1:]
+	}
+	return cell
+}
+
+// fields are the values of a row or a run, by role.
+type fields map[string]string
+
+// read reads the fields that describe the question.
+func (q *question) read(f fields) {
+	q.id, q.text, q.standard = clean(f[dataset.ColumnID]), f[dataset.ColumnQuestion], f[dataset.ColumnAnswer]
+	q.system, q.context = given(f[dataset.ColumnSystem]), given(f[dataset.ColumnContext])
+}
+
+// given returns nil for a blank text.
+func given(text string) *string {
+	if clean(text) == "" {
+		return nil
+	}
+	return &text
+}
+
+// variantOf returns the variant that a row names.
+func variantOf(f fields) Variant {
+	v := Variant{Name: clean(f[columnVariant]), Currency: clean(f[columnCurrency])}
+	prompt, target := clean(f[columnReportPrompt]), clean(f[columnReportTarget])
+	switch { // a report has the number and the parts of the name
+	case prompt != "" && target != "":
+		v.Name = prompt + " × " + target
+	case prompt+target != "":
+		v.Name = prompt + target
+	}
+	return v
+}
+
+// long reads a row with one run.
+func (b *builder) long(number, index int, f fields) error {
+	variant, ok := b.variant(number, columnVariant, variantOf(f))
+	if !ok {
+		return nil
+	}
+	run, isThere, ok := b.run(number, "", f)
+	if !ok || !isThere {
+		return nil
+	}
+	run.Variant = variant
+	if text := clean(f[columnRun]); text != "" {
+		whole, fraction, _ := strings.Cut(text, ".")
+		n, err := strconv.Atoi(whole)
+		if err != nil || n < 1 || n > b.layout.MaxRuns || strings.Trim(fraction, "0") != "" {
+			b.fail(number, columnRun, "answers_run", "Value", shorten(text, 20), "Max", b.layout.MaxRuns)
+			return nil
+		}
+		run.Index = n
+	}
+	return b.add(number, columnRun, index, run)
+}
+
+// hasControl reports whether a text contains control characters or is not UTF-8.
+func hasControl(text string) bool {
+	return !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl)
+}

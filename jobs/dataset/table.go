@@ -1,0 +1,73 @@
+package dataset
+
+import (
+	"context"
+	"errors"
+	"runtime"
+)
+
+// Limits of a table, in addition to tableFactor times those of a dataset: a table has a row for each run of a question.
+const (
+	tableFactor   = 4
+	maxTableRows  = 200_000
+	maxTableCells = 2_000_000
+)
+
+// errOtherSheet ends the reading of a sheet whose first row is not the header of the wanted table.
+var errOtherSheet = errors.New("the sheet is not the table")
+
+// Table calls yield with the rows of a CSV file or a workbook that are not blank, the header first. Of a workbook, it
+// reads the first visible sheet whose header isHeader accepts; if there is none, no row is yielded. A row of a CSV
+// file may be longer or shorter than the header; a row of a sheet may be shorter. yield must not retain the slice.
+// Every failure is an *Error or the error of yield, unless ctx has ended.
+func Table(ctx context.Context, content []byte, encoding string, isHeader func(cells []string) bool,
+	yield func(number int, cells []string) error) (err error) {
+	isBook := Sniff(content) == "xlsx"
+	extension := "csv"
+	if isBook {
+		extension = "xlsx"
+	}
+	defer func() { // as in Read
+		if r := recover(); r != nil {
+			err = problem(CodeUnreadable, "damaged", "Extension", extension)
+		}
+	}()
+	runtime.LockOSThread() // the thread whose CPU time is counted
+	defer runtime.UnlockOSThread()
+	budget := newBudget(ctx)
+	budget.factor = tableFactor
+	c := &collector{set: &Dataset{}, budget: budget, layout: Layout{Encoding: encoding}, table: yield}
+	if !isBook {
+		return readCSV(content, c)
+	}
+	return explainBook(readTable(content, c, isHeader), c)
+}
+
+func readTable(content []byte, c *collector, isHeader func(cells []string) bool) error {
+	parts, err := openParts(content, c.budget)
+	if err != nil {
+		return err
+	}
+	book, err := parts.workbook()
+	if err != nil {
+		return err
+	}
+	yield := c.table
+	for _, sheet := range book.sheets {
+		hasHeader := false
+		c.filled, c.table = 0, func(number int, cells []string) error {
+			if !hasHeader && !isHeader(cells) {
+				return errOtherSheet
+			}
+			hasHeader = true
+			return yield(number, cells)
+		}
+		if err := book.read(sheet, c); err != nil && !errors.Is(err, errOtherSheet) {
+			return err
+		}
+		if hasHeader {
+			break
+		}
+	}
+	return parts.drain()
+}
