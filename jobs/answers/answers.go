@@ -154,7 +154,7 @@ func Read(ctx context.Context, content []byte, layout Layout) (*File, error) {
 	switch {
 	case format == "" || format == Auto:
 		format = found
-	case format != found && !(isText(format) && isText(found)):
+	case format != found && (!isText(format) || !isText(found)):
 		return nil, problem(dataset.CodeFormatUnsupported, "answers_mismatch", "Format", format, "Found", found)
 	}
 	if isText(format) {

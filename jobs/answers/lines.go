@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -136,13 +135,6 @@ func (b *builder) line(line int, members []member) error {
 	return b.row(h, line, cells)
 }
 
-// reportRun is a run in a line of a report.
-type reportRun struct {
-	Variant      json.Number `json:"variant"`
-	RunIndex     json.Number `json:"run_index"`
-	OutputBase64 *string     `json:"output_base64"`
-}
-
 // reportLine reads a question with a list of its runs.
 func (b *builder) reportLine(line int, names, cells []string, runs, variants json.RawMessage) error {
 	q, f := question{values: map[string]string{}}, fields{}
@@ -160,8 +152,8 @@ func (b *builder) reportLine(line int, names, cells []string, runs, variants jso
 		return err
 	}
 	var list []json.RawMessage
-	if json.Unmarshal(runs, &list) != nil || len(list) > maxMembers {
-		b.fail(line, "runs", "answers_runs", "Max", b.layout.MaxRuns)
+	if decode(runs, &list); len(list) == 0 || len(list) > maxMembers {
+		b.fail(line, "runs", "answers_result")
 		return nil
 	}
 	titles := titlesOf(variants)
@@ -189,7 +181,10 @@ func titlesOf(variants json.RawMessage) map[string]string {
 }
 
 func (b *builder) reportRun(line, index int, text json.RawMessage, titles map[string]string) error {
-	f, one := fields{}, reportRun{}
+	f := fields{}
+	var one struct {
+		OutputBase64 *string `json:"output_base64"`
+	}
 	for _, own := range membersOf(text) {
 		name := strings.ToLower(own.name)
 		if other, isOther := ofOthers[name]; isOther {
@@ -220,10 +215,21 @@ func (b *builder) reportRun(line, index int, text json.RawMessage, titles map[st
 	return b.add(line, columnRun, index, run)
 }
 
-// decode reads a JSON value of a tool's file into a struct; members of other types than expected stay empty.
-func decode(text json.RawMessage, into any) {
-	err := json.Unmarshal(text, into)
-	if mistyped := (*json.UnmarshalTypeError)(nil); err != nil && !errors.As(err, &mistyped) && !errors.Is(err, io.EOF) {
-		return
+// decode reads a JSON value of a tool's file into a struct. Members of other types than expected stay empty.
+func decode(text json.RawMessage, into any) { _ = json.Unmarshal(text, into) }
+
+// isMistyped reports whether reading JSON only failed because members have other types than expected; the others were
+// read.
+func isMistyped(err error) bool {
+	mistyped := (*json.UnmarshalTypeError)(nil)
+	return errors.As(err, &mistyped)
+}
+
+// decode is like the function decode, for a row; it records the fault of a row that is not an object.
+func (b *builder) decode(row int, text json.RawMessage, into any) bool {
+	if err := json.Unmarshal(text, into); err != nil && !isMistyped(err) || len(text) == 0 || text[0] != '{' {
+		b.fail(row, "", "answers_result")
+		return false
 	}
+	return true
 }

@@ -29,23 +29,22 @@ func recognise(content []byte) (string, error) {
 		return CSV, nil
 	}
 	// The first object decides: the whole file of some tools, or the first line of others.
-	members, isWhole := firstObject(text)
-	switch {
-	case members == nil:
-		return JSONL, nil // the reader names the fault
-	case has(members, "results") && (has(members, "evalId") || has(members, "config")):
-		return Promptfoo, nil
-	case has(members, "eval") && has(members, "version"):
-		return Inspect, nil
-	case !isWhole && (has(members, "spec") || has(members, "final_report") || has(members, "event_id")),
-		has(members, "datasource_item") || has(members, "item") && has(members, "sample"),
-		has(members, "event_id") && has(members, "sample_id"):
-		return OpenAIEvals, nil
-	}
-	return JSONL, nil
+	return formatOf(firstObject(withoutNaN(text))), nil
 }
 
-func has(members map[string]bool, name string) bool { return members[name] }
+// formatOf returns the format of a file that begins with an object with these members, which may be the whole file.
+func formatOf(members map[string]bool, isWhole bool) string {
+	isEvent := members["spec"] || members["final_report"] || members["event_id"]
+	switch {
+	case members["results"] && (members["evalId"] || members["config"]):
+		return Promptfoo
+	case members["eval"] && members["version"]:
+		return Inspect
+	case isEvent && (!isWhole || members["sample_id"]), members["datasource_item"], members["item"] && members["sample"]:
+		return OpenAIEvals
+	}
+	return JSONL // of a file without an object, the reader names the fault
+}
 
 // firstObject returns the names of the members of the JSON object with which a text begins, and whether the text ends
 // with it; nil if the text does not begin with a valid object.

@@ -142,8 +142,9 @@ var beijing = time.FixedZone("", 8*60*60)
 
 // moment reads a time; nil if the text is not one between 1970 and 9999.
 func moment(text string) *time.Time {
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999Z07:00",
-		"2006-01-02 15:04:05.999999999", "2006-01-02 15:04", "2006/1/2 15:04:05", "2006/1/2 15:04", "2006-01-02", "2006/1/2"} {
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999",
+		"2006-01-02 15:04:05.999999999Z07:00", "2006-01-02 15:04:05.999999999", "2006-01-02 15:04", "2006/1/2 15:04:05",
+		"2006/1/2 15:04", "2006-01-02", "2006/1/2"} {
 		at, err := time.ParseInLocation(layout, text, beijing)
 		if err == nil && at.UTC().Year() >= 1970 && at.UTC().Year() < 9999 {
 			return &at

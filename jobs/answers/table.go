@@ -214,16 +214,31 @@ func (b *builder) isHeader(cells []string) bool {
 
 // row reads a row of a table.
 func (b *builder) row(h header, number int, cells []string) error {
-	if len(cells) > len(h.columns) && slices.ContainsFunc(cells[len(h.columns):], func(c string) bool { return clean(c) != "" }) {
+	isFilled := func(cell string) bool { return clean(cell) != "" }
+	hasNUL := func(cell string) bool { return strings.ContainsRune(cell, 0) }
+	switch {
+	case len(cells) > len(h.columns) && slices.ContainsFunc(cells[len(h.columns):], isFilled):
 		b.fail(number, "", "long_row", "Count", len(cells), "Want", len(h.columns))
 		return nil
-	}
-	if slices.ContainsFunc(cells, func(c string) bool { return strings.ContainsRune(c, 0) }) {
+	case b.file.Format != JSONL && slices.ContainsFunc(cells, hasNUL):
 		b.fail(number, "", "nul_cell")
 		return nil
 	}
-	q := question{values: map[string]string{}}
-	runs, whole := map[int]fields{}, fields{}
+	q, whole, runs := b.split(h, cells)
+	q.read(whole)
+	index, ok, err := b.item(number, q)
+	if err != nil || !ok {
+		return err
+	}
+	if !h.isWide {
+		return b.long(number, index, whole)
+	}
+	return b.wide(h, number, index, whole, runs)
+}
+
+// split returns the cells of a row as its question's other values, as the fields of the row, and as those of each run.
+func (b *builder) split(h header, cells []string) (q question, whole fields, runs map[int]fields) {
+	q, whole, runs = question{values: map[string]string{}}, fields{}, map[int]fields{}
 	for n, c := range h.columns {
 		cell := ""
 		if n < len(cells) {
@@ -246,21 +261,18 @@ func (b *builder) row(h header, number int, cells []string) error {
 			whole[c.role] = cell
 		}
 	}
-	q.read(whole)
-	index, ok, err := b.item(number, q)
-	if err != nil || !ok {
-		return err
-	}
-	if !h.isWide {
-		return b.long(number, index, whole)
-	}
+	return q, whole, runs
+}
+
+// wide reads a row with all runs of a question.
+func (b *builder) wide(h header, number, index int, whole fields, runs map[int]fields) error {
 	variant, ok := b.variant(number, columnVariant, variantOf(whole))
 	if !ok {
 		return nil
 	}
 	for _, run := range h.runs {
 		own := runs[run]
-		if clean(own[columnAnswer]) == "" && clean(own[columnStatus]) == "" && clean(own[columnMessage]) == "" {
+		if clean(own[columnAnswer]+own[columnStatus]+own[columnMessage]) == "" {
 			continue // the question has no such run
 		}
 		read, isThere, ok := b.run(number, "run_"+strconv.Itoa(run)+"_", own)
@@ -327,8 +339,8 @@ func (b *builder) long(number, index int, f fields) error {
 	run.Variant = variant
 	if text := clean(f[columnRun]); text != "" {
 		whole, fraction, _ := strings.Cut(text, ".")
-		n, err := strconv.Atoi(whole)
-		if err != nil || n < 1 || n > b.layout.MaxRuns || strings.Trim(fraction, "0") != "" {
+		n, _ := strconv.Atoi(whole) // 0 for what is no number
+		if n < 1 || n > b.layout.MaxRuns || strings.Trim(fraction, "0") != "" {
 			b.fail(number, columnRun, "answers_run", "Value", shorten(text, 20), "Max", b.layout.MaxRuns)
 			return nil
 		}

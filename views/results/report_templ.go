@@ -833,7 +833,7 @@ func extendPart(report Report) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		task, open := report.Task, report.unsettled()
-		if task.HasResults && !task.Status.IsActive() && task.RunsPerItem < tasks.MaxRuns && ui.May(ctx, people.Editor) {
+		if task.HasResults && !task.Status.IsActive() && task.RunsPerItem < tasks.MaxRuns && task.AsksAgents() && ui.May(ctx, people.Editor) {
 			now, then := measure.ProvedShare(task.RunsPerItem), measure.ProvedShare(tasks.MaxRuns)
 			templ_7745c5c3_Var21 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 				templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
