@@ -129,11 +129,12 @@ pictures: tools ## Take the guide's pictures from the demo, with a browser
 	WENDING_PICTURES=write go test -run 'TestPictures$$' -count=1 ./cmd/wending
 
 .PHONY: generate
-generate: ## Format everything; write the templates' Go code, the API's description and the list of packages
+generate: ## Format everything; write the templates' Go code, the API's description, the used styles and the list of packages
 	go tool templ fmt views
 	go tool templ generate
 	gofmt -w cmd db handlers jobs static views
 	go test -count=1 ./handlers/api -run TestTheWrittenDocumentIsUpToDate -update
+	go test -count=1 ./static -run TestTheStyleLibraryHasWhatPagesUse -update
 	go run ./cmd/docs packages CONTRIBUTING.md
 
 .PHONY: generate-check

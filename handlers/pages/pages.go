@@ -261,8 +261,13 @@ const DefaultSize = 20
 func Window(c echo.Context) (db.Page, error) { return WindowOf(c, "page") }
 
 // WindowOf is like Window, for the second list of a page, which has its own parameter for the page number.
-func WindowOf(c echo.Context, name string) (db.Page, error) {
-	page := db.Page{Number: 1, Size: DefaultSize}
+func WindowOf(c echo.Context, name string) (db.Page, error) { return window(c, name, DefaultSize) }
+
+// SizedWindow is like Window, for a list whose pages usually have another number of entries.
+func SizedWindow(c echo.Context, usual int) (db.Page, error) { return window(c, "page", usual) }
+
+func window(c echo.Context, name string, usual int) (db.Page, error) {
+	page := db.Page{Number: 1, Size: usual}
 	for _, parameter := range []struct {
 		name string
 		most int
@@ -283,7 +288,12 @@ func WindowOf(c echo.Context, name string) (db.Page, error) {
 
 // NewPager returns the pager of a list; query is the list's query without its page.
 func NewPager(path string, query url.Values, page db.Page, total int) ui.Pager {
-	if page.Size != DefaultSize {
+	return NewSizedPager(path, query, page, total, DefaultSize)
+}
+
+// NewSizedPager is like NewPager, for a list whose pages usually have another number of entries.
+func NewSizedPager(path string, query url.Values, page db.Page, total, usual int) ui.Pager {
+	if page.Size != usual {
 		query.Set("page_size", strconv.Itoa(page.Size))
 	}
 	return ui.Pager{Path: path, Query: query, Page: page.Number, Size: page.Size, Total: total}

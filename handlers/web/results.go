@@ -79,7 +79,7 @@ func (p *Pages) selectedReport(c echo.Context,
 	if !task.HasResults && !isPartial {
 		return report, page, reviews, request.NewFault(request.CodeTaskNotFinished)
 	}
-	if page, err = pages.Window(c); err != nil {
+	if page, err = pages.SizedWindow(c, results.OnPage(task)); err != nil {
 		return report, page, reviews, err
 	}
 	report.Task = task
@@ -91,7 +91,7 @@ func (p *Pages) selectedReport(c echo.Context,
 		return report, page, reviews, err
 	}
 	shown := report.Shown(report.Query)
-	report.Pager = pages.NewPager(paths.Results(task.ID), report.Values(), page, len(shown))
+	report.Pager = pages.NewSizedPager(paths.Results(task.ID), report.Values(), page, len(shown), results.OnPage(task))
 	report.Places = make(map[int64]int, len(shown))
 	for place, item := range shown {
 		report.Places[item.ID] = place
@@ -412,10 +412,10 @@ func (p *Pages) findQuestion(c echo.Context) error {
 	if !task.HasResults { // questions that are done can be read
 		return p.findPartial(c, task, item, number)
 	}
-	if task.TotalItems > pages.DefaultSize { // the position follows from the number only in the order of numbers
+	if task.TotalItems > results.OnPage(task) { // the position follows from the number only in the order of numbers
 		query.Set("sort", results.SortNumber)
 	}
-	if page := (number-1)/pages.DefaultSize + 1; page > 1 {
+	if page := (number-1)/results.OnPage(task) + 1; page > 1 {
 		query.Set("page", strconv.Itoa(page))
 	}
 	if variant, err := pages.Variant(c, task); err == nil && variant != 0 {
@@ -436,7 +436,7 @@ func (p *Pages) findPartial(c echo.Context, task db.Task, item db.Item, number i
 		return p.showUnfinished(c, task, item, number)
 	}
 	query := r.Values()
-	if page := place/pages.DefaultSize + 1; page > 1 {
+	if page := place/results.OnPage(task) + 1; page > 1 {
 		query.Set("page", strconv.Itoa(page))
 	}
 	return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.Results(task.ID), query)+"#"+paths.ItemID(item.ID))
