@@ -24,8 +24,8 @@ import (
 
 	"wending/db"
 	"wending/db/audit"
+	"wending/db/engine"
 	"wending/db/entries"
-	"wending/db/journal"
 	"wending/db/people"
 	"wending/db/report"
 	"wending/handlers/access"
@@ -247,7 +247,7 @@ func (s *Server) mount(e *echo.Echo) {
 		plain.GET(paths.Metrics, echo.WrapHandler(promhttp.HandlerFor(s.Registry, promhttp.HandlerOpts{})))
 	}
 	compressed.GET(static.Prefix+"*", echo.WrapHandler(static.Handler()))
-	tools := journal.NewToolReports(s.Store)
+	tools := engine.NewToolReports(s.Store)
 	s.pages = web.Register(compressed, plain, web.Config{
 		Store: s.Store, Tasks: s.tasks, Library: s.library, Staging: form.Staging{Files: s.Files}, Agents: s.Agents,
 		Sealer: s.Sealer, Check: check,

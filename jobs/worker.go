@@ -16,7 +16,6 @@ import (
 
 	"wending/db"
 	"wending/db/engine"
-	"wending/db/journal"
 	"wending/jobs/agent"
 	"wending/jobs/crew"
 	"wending/jobs/secret"
@@ -115,7 +114,7 @@ func NewWorker(config WorkerConfig) *Worker {
 	}
 	w.Log = config.Log.With("worker_id", w.id)
 	w.calls, w.cutCalls = context.WithCancel(context.Background())
-	w.scribe = crew.NewScribe(journal.New(w.Store), w.Log)
+	w.scribe = crew.NewScribe(engine.NewJournal(w.Store), w.Log)
 	w.crews = crew.New(crew.Config{
 		Scribe: w.scribe, AssetURL: w.AssetURL, Store: w.Store, Agents: w.Agents, Models: w.Models, Holdings: w.holdings,
 		Observer: w.Metrics, Leaving: w.leaving, Calls: w.calls,

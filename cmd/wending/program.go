@@ -23,7 +23,7 @@ import (
 
 	"wending/db"
 	"wending/db/audit"
-	"wending/db/journal"
+	"wending/db/engine"
 	"wending/db/people"
 	"wending/db/pg"
 	"wending/handlers"
@@ -289,7 +289,7 @@ func (p *program) work(ctx context.Context) error {
 	announcer := &courier.Announcer{Courier: messenger}
 	quotas := people.NewQuotas(p.store)
 	budget := &jobs.Budget{Store: p.store, Month: p.settings.MonthCost, Log: p.log}
-	events := crew.EventPruner{Journal: journal.New(p.store), Keep: p.keepEvents()}
+	events := crew.EventPruner{Journal: engine.NewJournal(p.store), Keep: p.keepEvents()}
 	var assetURL func(taskID, assetID uuid.UUID) string
 	if p.publicURL != "" {
 		assetURL = func(taskID, assetID uuid.UUID) string { return p.publicURL + paths.Asset(taskID, assetID) }

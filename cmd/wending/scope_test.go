@@ -63,7 +63,7 @@ var unscoped = map[string]string{
 	"db startLaunch": ofWork, "db LaunchCall": ofWork, "db closeTask": ofWork,
 	"db FailLaunch": ofWork, "db StoreStatistics": ofWork, "db MarkAssessed": ofWork, "db/entries Due": ofWork,
 	"db/entries Plan": ofWork,
-	"db/entries Fire": ofWork, "db/entries Unsummed": ofWork, "db/journal Exists": ofWork, "db/journal Prune": ofWork,
+	"db/entries Fire": ofWork, "db/entries Unsummed": ofWork, "db/engine Exists": ofWork, "db/engine Prune": ofWork,
 	"db/outbox Announce": ofWork,
 	"db/outbox Claim":    ofWork, "db/outbox Tidy": ofWork, "db/outbox AnnounceProgress": ofWork,
 	"db/report UnassessedTask": ofWork,

@@ -1,6 +1,6 @@
 // Package engine stores what workers read and write: the workers themselves, the lanes of launches, the next
-// turn of a conversation, the outcomes of calls and evaluators, questions added to a running launch, and the
-// cost of all of it.
+// turn of a conversation, the outcomes of calls and evaluators, what agents report during calls and the files
+// that they produce, questions added to a running launch, and the cost of all of it.
 package engine
 
 import (

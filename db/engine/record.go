@@ -9,7 +9,6 @@ import (
 	"github.com/lib/pq"
 
 	"wending/db"
-	"wending/db/journal"
 	"wending/db/pg"
 )
 
@@ -56,7 +55,7 @@ type Result struct {
 	// Evaluations are the verdicts of the task's rules on the answer; a failed answer has none.
 	Evaluations []db.Evaluation
 	// Assets are files that the agent reported and that may not be stored yet.
-	Assets []journal.AnnouncedAsset
+	Assets []AnnouncedAsset
 	// Passed and Score sum up the evaluations.
 	Passed *bool
 	Score  *float64
@@ -299,7 +298,7 @@ func (r Recorder) recordTurns(ctx context.Context, taskID uuid.UUID, results []R
 				return pg.Classify("create the judges' units", err)
 			}
 		}
-		if err := journal.InsertAssets(ctx, tx, assetsOf(taskID, results, stored)); err != nil || len(ended) == 0 {
+		if err := InsertAssets(ctx, tx, assetsOf(taskID, results, stored)); err != nil || len(ended) == 0 {
 			return err
 		}
 		return db.EndOpenTurns(ctx, tx, ended, "", "")
@@ -312,15 +311,15 @@ func hasAssets(results []Result) bool {
 }
 
 // assetsOf returns the files of the results that were stored.
-func assetsOf(taskID uuid.UUID, results []Result, stored []int64) (found []journal.FoundAsset) {
+func assetsOf(taskID uuid.UUID, results []Result, stored []int64) (found []FoundAsset) {
 	for _, result := range results {
 		if !slices.Contains(stored, result.Unit.ID) {
 			continue
 		}
-		source := journal.AssetSource{TaskID: taskID, UnitID: result.Unit.ID, Epoch: result.Unit.Epoch,
+		source := AssetSource{TaskID: taskID, UnitID: result.Unit.ID, Epoch: result.Unit.Epoch,
 			ItemID: result.Unit.Item.ID, Target: result.Unit.Target}
 		for _, one := range result.Assets {
-			found = append(found, journal.FoundAsset{AssetSource: source, AnnouncedAsset: one})
+			found = append(found, FoundAsset{AssetSource: source, AnnouncedAsset: one})
 		}
 	}
 	return found

@@ -7,7 +7,6 @@ import (
 	"wending/db/engine"
 	"wending/db/entries"
 	"wending/db/event"
-	"wending/db/journal"
 	"wending/db/meaning"
 	"wending/db/measure"
 	"wending/db/measure/facts"
@@ -36,7 +35,7 @@ func enums() []rest.Enum {
 	return append(people.Enums(),
 		rest.EnumOf(db.TaskStatuses), rest.EnumOf(db.RunStatuses), rest.EnumOf(db.LaunchKinds),
 		rest.EnumOf(db.LaunchStatuses), rest.EnumOf(meaning.Bys),
-		rest.EnumOf(db.TargetKinds), rest.EnumOf(db.OnTurnFailures), rest.EnumOf(journal.States), rest.EnumOf(outbox.States),
+		rest.EnumOf(db.TargetKinds), rest.EnumOf(db.OnTurnFailures), rest.EnumOf(engine.AssetStates), rest.EnumOf(outbox.States),
 		rest.EnumOf(slices.Concat(outbox.Events, []outbox.Event{outbox.Test})), rest.EnumOf(review.Verdicts),
 		rest.EnumOf(entries.FiringOutcomes),
 		rest.EnumOf(slices.Concat(measure.Transitions, []measure.Transition{measure.UnknownTransition})),

@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
-	"wending/db/journal"
+	"wending/db/engine"
 	"wending/db/measure"
 	"wending/db/report"
 	"wending/db/review"
@@ -25,7 +25,7 @@ import (
 type Reader struct {
 	store   *db.Store
 	report  report.Report
-	assets  journal.Assets
+	assets  engine.Assets
 	files   blob.Store
 	layouts *marks.Layouts
 }
@@ -35,7 +35,7 @@ const layoutBytes = 64 << 20
 
 // New returns a reader; files holds the files that agents produced.
 func New(store *db.Store, files blob.Store) Reader {
-	return Reader{store, report.New(store), journal.NewAssets(store), files, marks.NewLayouts(layoutBytes)}
+	return Reader{store, report.New(store), engine.NewAssets(store), files, marks.NewLayouts(layoutBytes)}
 }
 
 // Reviews are people's verdicts on a task.

@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
-	"wending/db/journal"
+	"wending/db/engine"
 	"wending/db/measure"
 	"wending/db/report"
 	"wending/db/review"
@@ -38,13 +38,13 @@ var ReportTypes = map[string]string{
 // Reports writes the reports of a store's tasks.
 type Reports struct {
 	store  *db.Store
-	assets journal.Assets
+	assets engine.Assets
 	reader Reader
 }
 
 // NewReports returns the Reports of a store; files holds the files that agents produced.
 func NewReports(store *db.Store, files blob.Store) Reports {
-	return Reports{store, journal.NewAssets(store), New(store, files)}
+	return Reports{store, engine.NewAssets(store), New(store, files)}
 }
 
 // reportWriter is a report being written, in any format.
@@ -133,7 +133,7 @@ func (r Reports) numbers(ctx context.Context, task db.Task,
 	if sliced != nil {
 		sheets = append(sheets, sliced)
 	}
-	tools, err := journal.New(r.store).ToolReport(ctx, task.ID)
+	tools, err := engine.NewJournal(r.store).ToolReport(ctx, task.ID)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -3,7 +3,7 @@ package reading
 import (
 	"strconv"
 
-	"wending/db/journal"
+	"wending/db/engine"
 	"wending/db/measure"
 	"wending/db/report"
 	"wending/jobs/export"
@@ -89,7 +89,7 @@ func tokens(count *int64) *string {
 
 // toolSheets returns the sheets on the tools that a task's runs called, and on the runs that took a different path;
 // empty without tools.
-func toolSheets(locale text.Locale, tools journal.ToolReport) (sheets []*export.Sheet) {
+func toolSheets(locale text.Locale, tools engine.ToolReport) (sheets []*export.Sheet) {
 	if len(tools.Tools) == 0 {
 		return nil
 	}

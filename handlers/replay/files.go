@@ -17,7 +17,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
-	"wending/db/journal"
+	"wending/db/engine"
 	"wending/handlers/request"
 	"wending/handlers/rest"
 	"wending/jobs/blob"
@@ -36,7 +36,7 @@ type FilesConfig struct {
 
 type filesHandler struct{ FilesConfig }
 
-func (h *filesHandler) assets() journal.Assets { return journal.NewAssets(h.Store) }
+func (h *filesHandler) assets() engine.Assets { return engine.NewAssets(h.Store) }
 
 type listInput struct {
 	TaskID string `path:"task_id" doc:"Id of the task" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
@@ -48,25 +48,25 @@ type listInput struct {
 
 // assetItem is an asset in a response.
 type assetItem struct {
-	ID          uuid.UUID          `json:"id" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
-	RunID       int64              `json:"run_id" example:"4711"`
-	QuestionID  string             `json:"question_id" example:"q1"`
-	Variant     int                `json:"variant" example:"1"`
-	RunIndex    int                `json:"run_index" example:"1"`
-	Path        string             `json:"path" doc:"Path of the file within its run" example:"images/logo.png"`
-	Type        string             `json:"type" values:"files" example:"image"`
-	State       journal.AssetState `json:"state" doc:"State of the copy; QUEUED until it is stored or copying fails permanently" example:"STORED"`
-	MediaType   *string            `json:"media_type" doc:"Type detected from the content; null until the file is stored" example:"image/png"`
-	Size        *int64             `json:"size" doc:"Size in bytes" example:"48213"`
-	SHA256      *string            `json:"sha256" doc:"SHA-256 of the file, in hexadecimal; null until it is stored"`
-	OriginalURL *string            `json:"original_url" doc:"The agent's own URL for the file; null if the file came inline" example:"https://agent.example/files/1.png"`
-	URL         string             `json:"url" doc:"Path of the copy on this server" example:"/api/v1/evaluation-tasks/6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21/assets/6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
-	Error       *string            `json:"error" doc:"Why there is no copy yet, or at all; null if there is no error"`
-	CreatedAt   rest.Moment        `json:"created_at"`
-	StoredAt    *rest.Moment       `json:"stored_at"`
+	ID          uuid.UUID         `json:"id" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
+	RunID       int64             `json:"run_id" example:"4711"`
+	QuestionID  string            `json:"question_id" example:"q1"`
+	Variant     int               `json:"variant" example:"1"`
+	RunIndex    int               `json:"run_index" example:"1"`
+	Path        string            `json:"path" doc:"Path of the file within its run" example:"images/logo.png"`
+	Type        string            `json:"type" values:"files" example:"image"`
+	State       engine.AssetState `json:"state" doc:"State of the copy; QUEUED until it is stored or copying fails permanently" example:"STORED"`
+	MediaType   *string           `json:"media_type" doc:"Type detected from the content; null until the file is stored" example:"image/png"`
+	Size        *int64            `json:"size" doc:"Size in bytes" example:"48213"`
+	SHA256      *string           `json:"sha256" doc:"SHA-256 of the file, in hexadecimal; null until it is stored"`
+	OriginalURL *string           `json:"original_url" doc:"The agent's own URL for the file; null if the file came inline" example:"https://agent.example/files/1.png"`
+	URL         string            `json:"url" doc:"Path of the copy on this server" example:"/api/v1/evaluation-tasks/6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21/assets/6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
+	Error       *string           `json:"error" doc:"Why there is no copy yet, or at all; null if there is no error"`
+	CreatedAt   rest.Moment       `json:"created_at"`
+	StoredAt    *rest.Moment      `json:"stored_at"`
 }
 
-func newFileItem(a journal.PlacedAsset, locale text.Locale) assetItem {
+func newFileItem(a engine.PlacedAsset, locale text.Locale) assetItem {
 	told := assetItem{
 		ID: a.ID, RunID: a.RunID, QuestionID: a.QuestionID, Variant: a.Variant, RunIndex: a.RunIndex, Path: a.Path,
 		Type: a.Kind, State: a.State, MediaType: a.MediaType, Size: a.Size, OriginalURL: a.OriginalURL,
@@ -137,7 +137,7 @@ func (h *filesHandler) list(ctx context.Context, input *listInput) (*listOutput,
 	if err != nil {
 		return nil, err
 	}
-	filter := journal.AssetFilter{QuestionID: request.SearchText(input.QuestionID), Variant: input.Variant,
+	filter := engine.AssetFilter{QuestionID: request.SearchText(input.QuestionID), Variant: input.Variant,
 		Kind: input.Type}
 	found, total, err := h.assets().List(ctx, task.ID, filter, input.Window())
 	if err != nil {
@@ -191,7 +191,7 @@ func (h *filesHandler) send(ctx context.Context, input *filePath, isThumbnail bo
 
 // sendWaiting sends an inline file that has not been copied yet, because the next turn of its conversation may
 // already refer to it. Its type has not been checked, so it is never displayed in the browser.
-func (h *filesHandler) sendWaiting(ctx context.Context, one journal.Asset) (*huma.StreamResponse, error) {
+func (h *filesHandler) sendWaiting(ctx context.Context, one engine.Asset) (*huma.StreamResponse, error) {
 	content, err := h.assets().Waiting(ctx, one.TaskID, one.ID)
 	if err != nil {
 		return nil, err

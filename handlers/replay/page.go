@@ -9,8 +9,8 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
+	"wending/db/engine"
 	"wending/db/event"
-	"wending/db/journal"
 	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/views/paths"
@@ -51,7 +51,7 @@ func Flights(ctx context.Context, store *db.Store, task db.Task) (flights replay
 	if !task.Status.IsActive() {
 		return flights, nil
 	}
-	flights.Calls, flights.Total, err = journal.New(store).InFlight(ctx, task.ID, flightsShown)
+	flights.Calls, flights.Total, err = engine.NewJournal(store).InFlight(ctx, task.ID, flightsShown)
 	return flights, err
 }
 
@@ -101,7 +101,7 @@ func (h *handler) showLog(c echo.Context) error {
 			if part.Epoch == view.Last.Epoch && one.Seq <= view.Last.Seq {
 				continue
 			}
-			view.Last = journal.Position{Epoch: part.Epoch, Seq: one.Seq}
+			view.Last = engine.EventPosition{Epoch: part.Epoch, Seq: one.Seq}
 			if part.ItemID == asked.ItemID {
 				track.Events = append(track.Events, one)
 			}
@@ -120,7 +120,7 @@ func (h *handler) showLog(c echo.Context) error {
 }
 
 // unit reads the task and the unit that a path names.
-func (h *handler) unit(c echo.Context) (task db.Task, unit journal.Unit, err error) {
+func (h *handler) unit(c echo.Context) (task db.Task, unit engine.Unit, err error) {
 	ctx := c.Request().Context()
 	if task, err = request.Task(ctx, h.Store, c.Param("taskId")); err != nil {
 		return task, unit, err
@@ -142,7 +142,7 @@ func (h *handler) showFiles(c echo.Context) error {
 	if !request.IsFragment(c.Request()) {
 		return c.Redirect(http.StatusSeeOther, paths.Unit(task.ID, unit.ID))
 	}
-	files, err := journal.NewAssets(h.Store).OfUnits(c.Request().Context(), task.ID, []int64{unit.ID})
+	files, err := engine.NewAssets(h.Store).OfUnits(c.Request().Context(), task.ID, []int64{unit.ID})
 	if err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func (h *handler) readFiles(ctx context.Context, view *replay.View) (err error) 
 	for _, track := range view.Tracks {
 		units = append(units, track.UnitID)
 	}
-	view.Files, err = journal.NewAssets(h.Store).OfUnits(ctx, view.Task.ID, units)
+	view.Files, err = engine.NewAssets(h.Store).OfUnits(ctx, view.Task.ID, units)
 	return err
 }
 
@@ -213,7 +213,7 @@ func (h *handler) unitView(c echo.Context) (view replay.View, err error) {
 			if err != nil {
 				return view, err
 			}
-			of := func(one journal.PathDifference) bool { return one.UnitID != unit.ID }
+			of := func(one engine.PathDifference) bool { return one.UnitID != unit.ID }
 			view.Differing = append(view.Differing, slices.DeleteFunc(differing, of)...)
 		}
 	}
@@ -224,7 +224,7 @@ func (h *handler) unitView(c echo.Context) (view replay.View, err error) {
 // does not repeat a question that has a run, so these are also the run's events. last is the position of the last
 // event that was read.
 func (h *handler) eventsByTurn(ctx context.Context, task db.Task,
-	unit journal.Unit) (byTurn map[int64][]event.Event, last journal.Position, err error) {
+	unit engine.Unit) (byTurn map[int64][]event.Event, last engine.EventPosition, err error) {
 	byTurn, epochs := map[int64][]event.Event{}, map[int64]int{}
 	for {
 		parts, err := h.journal().OfUnit(ctx, task.ID, unit.ID, last)
@@ -236,7 +236,7 @@ func (h *handler) eventsByTurn(ctx context.Context, task db.Task,
 				epochs[part.ItemID], byTurn[part.ItemID] = part.Epoch, nil
 			}
 			byTurn[part.ItemID] = append(byTurn[part.ItemID], part.Events...)
-			last = journal.Position{Epoch: part.Epoch, Seq: part.Events[len(part.Events)-1].Seq}
+			last = engine.EventPosition{Epoch: part.Epoch, Seq: part.Events[len(part.Events)-1].Seq}
 		}
 	}
 }
@@ -262,7 +262,7 @@ func (h *handler) showBeside(c echo.Context) error {
 		if view.Shown, err = shownVariant(c, task, len(runs)); err != nil {
 			return err
 		}
-		runs = slices.DeleteFunc(runs, func(run journal.Outcome) bool { return view.Shown != 0 && run.Variant != view.Shown })
+		runs = slices.DeleteFunc(runs, func(run engine.Outcome) bool { return view.Shown != 0 && run.Variant != view.Shown })
 	}
 	for _, run := range runs {
 		one := run
@@ -303,8 +303,8 @@ func shownVariant(c echo.Context, task db.Task, runs int) (number int, err error
 	return number, err
 }
 
-func toolsOf(tools []journal.Tool, itemID int64) []journal.Tool {
-	return slices.DeleteFunc(slices.Clone(tools), func(one journal.Tool) bool { return one.ItemID != itemID })
+func toolsOf(tools []engine.Tool, itemID int64) []engine.Tool {
+	return slices.DeleteFunc(slices.Clone(tools), func(one engine.Tool) bool { return one.ItemID != itemID })
 }
 
 // variantName returns the name of a variant if its task has several.

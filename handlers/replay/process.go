@@ -11,7 +11,6 @@ import (
 
 	"wending/db"
 	"wending/db/engine"
-	"wending/db/journal"
 	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/views/paths"
@@ -88,7 +87,7 @@ func (h *handler) toolCalls(c echo.Context, process *taskpages.Process) error {
 	if process.Tool == "" {
 		return nil
 	}
-	if !slices.ContainsFunc(process.Tools.Tools, func(one journal.ToolUse) bool { return one.Tool == process.Tool }) {
+	if !slices.ContainsFunc(process.Tools.Tools, func(one engine.ToolUse) bool { return one.Tool == process.Tool }) {
 		return request.ParameterFault("tool", request.Existing())
 	}
 	page, err := pages.WindowOf(c, "calls")
@@ -96,7 +95,7 @@ func (h *handler) toolCalls(c echo.Context, process *taskpages.Process) error {
 		return err
 	}
 	query := url.Values{"tool": {process.Tool}}
-	filter := journal.ToolCallFilter{Tool: process.Tool}
+	filter := engine.ToolCallFilter{Tool: process.Tool}
 	switch outcome := c.QueryParam("outcome"); outcome {
 	case "":
 	case taskpages.OutcomeFailed, taskpages.OutcomeFirst:
@@ -106,7 +105,7 @@ func (h *handler) toolCalls(c echo.Context, process *taskpages.Process) error {
 		return request.ParameterFault("outcome", request.OneOf(taskpages.OutcomeFailed, taskpages.OutcomeFirst))
 	}
 	total := 0
-	process.Calls, total, err = journal.New(h.Store).ToolCalls(c.Request().Context(), process.Task.ID, filter, page)
+	process.Calls, total, err = engine.NewJournal(h.Store).ToolCalls(c.Request().Context(), process.Task.ID, filter, page)
 	process.CallsPager = ui.Pager{Path: paths.Gallery(process.Task.ID), Name: "calls", Query: query, Page: page.Number,
 		Size: page.Size, Total: total}
 	return err
@@ -114,7 +113,7 @@ func (h *handler) toolCalls(c echo.Context, process *taskpages.Process) error {
 
 // files reads a page of the files that a task's agents produced.
 func (h *handler) files(c echo.Context, task db.Task) (view replay.FilesView, err error) {
-	ctx, assets := c.Request().Context(), journal.NewAssets(h.Store)
+	ctx, assets := c.Request().Context(), engine.NewAssets(h.Store)
 	page, err := pages.Window(c)
 	if err != nil {
 		return view, err
@@ -140,7 +139,7 @@ func (h *handler) files(c echo.Context, task db.Task) (view replay.FilesView, er
 		return view, err
 	}
 	total := 0
-	view.Assets, total, err = assets.List(ctx, task.ID, journal.AssetFilter{Kind: view.Kind, Variant: view.Variant}, page)
+	view.Assets, total, err = assets.List(ctx, task.ID, engine.AssetFilter{Kind: view.Kind, Variant: view.Variant}, page)
 	view.Pager = ui.Pager{Path: paths.Gallery(task.ID), Query: query, Page: page.Number, Size: page.Size, Total: total}
 	return view, err
 }

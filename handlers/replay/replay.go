@@ -15,8 +15,8 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
+	"wending/db/engine"
 	"wending/db/event"
-	"wending/db/journal"
 	"wending/handlers/request"
 	"wending/handlers/rest"
 	"wending/views/paths"
@@ -25,8 +25,8 @@ import (
 // Config holds the dependencies of pages and endpoints.
 type Config struct {
 	Store   *db.Store
-	Units   *rest.Hub[UnitKey, journal.Unit]
-	Tools   *journal.ToolReports
+	Units   *rest.Hub[UnitKey, engine.Unit]
+	Tools   *engine.ToolReports
 	Version string
 	// Closing is closed when the server shuts down and streams must end; nil means never.
 	Closing <-chan struct{}
@@ -40,15 +40,15 @@ type UnitKey struct {
 }
 
 // NewHub returns the hub of units.
-func NewHub(store *db.Store) *rest.Hub[UnitKey, journal.Unit] {
-	return rest.NewHub(func(ctx context.Context, key UnitKey) (journal.Unit, error) {
-		return journal.New(store).Unit(ctx, key.TaskID, key.UnitID)
+func NewHub(store *db.Store) *rest.Hub[UnitKey, engine.Unit] {
+	return rest.NewHub(func(ctx context.Context, key UnitKey) (engine.Unit, error) {
+		return engine.NewJournal(store).Unit(ctx, key.TaskID, key.UnitID)
 	})
 }
 
 type handler struct{ Config }
 
-func (h *handler) journal() journal.Journal { return journal.New(h.Store) }
+func (h *handler) journal() engine.Journal { return engine.NewJournal(h.Store) }
 
 type runPath struct {
 	TaskID string `path:"task_id" doc:"Id of the task" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
@@ -84,7 +84,7 @@ type toolExecution struct {
 	EndedMS   *int             `json:"ended_ms" doc:"null if it has not ended"`
 }
 
-func newTool(t journal.Tool) toolExecution {
+func newTool(t engine.Tool) toolExecution {
 	return toolExecution{
 		ToolID: t.ToolID, Tool: t.Tool, Provider: t.Provider, AssetType: t.AssetType, Status: t.Status,
 		Progress: t.Progress, Input: t.Input, Output: t.Output, Error: t.Error, StartedMS: t.StartedMS,
@@ -181,17 +181,17 @@ const endID = "end"
 
 // positionOf parses an event's id, which consists of its claim and its number; a number alone belongs to the first
 // claim.
-func positionOf(id string) (at journal.Position) {
+func positionOf(id string) (at engine.EventPosition) {
 	epoch, seq, hasEpoch := strings.Cut(id, ".")
 	if !hasEpoch {
 		epoch, seq = "1", id
 	}
 	var err error
 	if at.Seq, err = strconv.Atoi(seq); err != nil {
-		return journal.Position{}
+		return engine.EventPosition{}
 	}
 	if at.Epoch, err = strconv.Atoi(epoch); err != nil {
-		return journal.Position{}
+		return engine.EventPosition{}
 	}
 	return at
 }
@@ -228,12 +228,12 @@ func (h *handler) follow(ctx context.Context, input *followInput) (*huma.StreamR
 }
 
 // send sends events until the unit is over, the client disconnects or the server shuts down.
-func (h *handler) send(ctx context.Context, events rest.EventWriter, watcher *rest.Watcher[UnitKey, journal.Unit],
-	at journal.Position) {
+func (h *handler) send(ctx context.Context, events rest.EventWriter, watcher *rest.Watcher[UnitKey, engine.Unit],
+	at engine.EventPosition) {
 	tick, heartbeat := time.NewTicker(rest.ReadEvery), time.NewTicker(rest.HeartbeatEvery)
 	defer tick.Stop()
 	defer heartbeat.Stop()
-	var seen journal.Position // the last part that was read
+	var seen engine.EventPosition // the last part that was read
 	for events.Err() == nil {
 		unit, err := watcher.Latest(ctx)
 		switch {
@@ -261,8 +261,8 @@ func (h *handler) send(ctx context.Context, events rest.EventWriter, watcher *re
 }
 
 // sendNew sends the events after a position, and returns the position after them.
-func (h *handler) sendNew(ctx context.Context, events rest.EventWriter, unit journal.Unit,
-	at journal.Position) (journal.Position, error) {
+func (h *handler) sendNew(ctx context.Context, events rest.EventWriter, unit engine.Unit,
+	at engine.EventPosition) (engine.EventPosition, error) {
 	for {
 		parts, err := h.journal().OfUnit(ctx, unit.TaskID, unit.ID, at)
 		if err != nil || len(parts) == 0 {
@@ -278,7 +278,7 @@ func (h *handler) sendNew(ctx context.Context, events rest.EventWriter, unit jou
 					return at, err
 				}
 				events.Send(string(one.Type), fmt.Sprintf("%d.%d", part.Epoch, one.Seq), unitEvent{told, part.ItemID})
-				at = journal.Position{Epoch: part.Epoch, Seq: one.Seq}
+				at = engine.EventPosition{Epoch: part.Epoch, Seq: one.Seq}
 			}
 		}
 		if events.Err() != nil {
@@ -287,7 +287,7 @@ func (h *handler) sendNew(ctx context.Context, events rest.EventWriter, unit jou
 	}
 }
 
-func (h *handler) sendEnd(ctx context.Context, events rest.EventWriter, unit journal.Unit) {
+func (h *handler) sendEnd(ctx context.Context, events rest.EventWriter, unit engine.Unit) {
 	runs, err := h.journal().OutcomesOf(ctx, unit.TaskID, unit.ID)
 	if err != nil {
 		return // the browser reconnects

@@ -7,7 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"wending/db"
-	"wending/db/journal"
+	"wending/db/engine"
 	"wending/handlers/request"
 	"wending/handlers/rest"
 	"wending/views/paths"
@@ -85,7 +85,7 @@ func (h *handler) listTools(ctx context.Context, input *toolsInput) (*toolsOutpu
 	return output, nil
 }
 
-func newPathDifference(d journal.PathDifference) pathDifference {
+func newPathDifference(d engine.PathDifference) pathDifference {
 	return pathDifference{
 		Number: d.Number, QuestionID: d.QuestionID, Variant: d.Variant, RunIndex: d.RunIndex, RunID: d.RunID,
 		UnitID: d.UnitID,

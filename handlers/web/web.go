@@ -12,7 +12,6 @@ import (
 
 	"wending/db"
 	"wending/db/engine"
-	"wending/db/journal"
 	"wending/db/people"
 	"wending/db/report"
 	"wending/db/review"
@@ -59,7 +58,7 @@ type Pages struct {
 	history   engine.History
 	reviews   review.Reviews
 	reader    reading.Reader
-	assets    journal.Assets
+	assets    engine.Assets
 	people    people.People
 	questions pages.Questions
 	forms     *create.Forms
@@ -71,7 +70,7 @@ func Register(compressed, plain *echo.Group, config Config) *Pages {
 	p := &Pages{
 		config, report.NewMonitor(config.Store), report.New(config.Store), engine.NewHistory(config.Store),
 		review.New(config.Store), reading.New(config.Store, config.Tasks.Assets),
-		journal.NewAssets(config.Store),
+		engine.NewAssets(config.Store),
 		people.New(config.Store), questions,
 		create.Register(compressed, create.Config{
 			Store: config.Store, Tasks: config.Tasks, Staging: config.Staging, Library: config.Library,

@@ -15,7 +15,6 @@ import (
 
 	"wending/db"
 	"wending/db/engine"
-	"wending/db/journal"
 	"wending/db/meaning"
 	"wending/db/upkeep"
 	"wending/jobs/blob"
@@ -304,15 +303,15 @@ func plannedOf(task db.Task, planned db.Planned, itemID int64) (runs list[planne
 
 // produced is a line of assetsName.
 type produced struct {
-	QuestionID string             `json:"question_id"`
-	Variant    int                `json:"variant"`
-	RunIndex   int                `json:"run_index"`
-	Path       string             `json:"path"`
-	Type       string             `json:"type"`
-	State      journal.AssetState `json:"state"`
-	MediaType  *string            `json:"media_type"`
-	Size       *int64             `json:"size"`
-	SHA256     string             `json:"sha256,omitempty"`
+	QuestionID string            `json:"question_id"`
+	Variant    int               `json:"variant"`
+	RunIndex   int               `json:"run_index"`
+	Path       string            `json:"path"`
+	Type       string            `json:"type"`
+	State      engine.AssetState `json:"state"`
+	MediaType  *string           `json:"media_type"`
+	Size       *int64            `json:"size"`
+	SHA256     string            `json:"sha256,omitempty"`
 	// File is the file's name in the archive; empty if there is no copy.
 	File  string  `json:"file,omitempty"`
 	Error *string `json:"error,omitempty"`
@@ -325,7 +324,7 @@ func (a *Archiver) writeAssets(ctx context.Context, task db.Task, files *zip.Wri
 	var list []produced
 	names := map[string]string{} // maps the keys of the copies written so far to their names
 	for page := 1; ; page++ {
-		found, total, err := journal.NewAssets(a.Store).List(ctx, task.ID, journal.AssetFilter{},
+		found, total, err := engine.NewAssets(a.Store).List(ctx, task.ID, engine.AssetFilter{},
 			db.Page{Number: page, Size: atOnce})
 		if err != nil {
 			return err

@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
-	"wending/db/journal"
+	"wending/db/engine"
 	"wending/jobs/blob"
 	"wending/jobs/reason"
 	"wending/jobs/secret"
@@ -54,9 +54,9 @@ func (c *Collector) Run(ctx context.Context) {
 		case <-time.After(lookEvery):
 		}
 	}
-	Pump[journal.ClaimedAsset]{
+	Pump[engine.ClaimedAsset]{
 		Places: places, Every: lookEvery,
-		Claim: func(ctx context.Context, free int, copying []journal.ClaimedAsset) ([]journal.ClaimedAsset, error) {
+		Claim: func(ctx context.Context, free int, copying []engine.ClaimedAsset) ([]engine.ClaimedAsset, error) {
 			held := map[uuid.UUID]int{}
 			for _, one := range copying {
 				held[one.TaskID]++
@@ -70,10 +70,10 @@ func (c *Collector) Run(ctx context.Context) {
 	}.Run(ctx)
 }
 
-func (c *Collector) assets() journal.Assets { return journal.NewAssets(c.Store) }
+func (c *Collector) assets() engine.Assets { return engine.NewAssets(c.Store) }
 
 // take makes one attempt at a file.
-func (c *Collector) take(ctx context.Context, claimed journal.ClaimedAsset) {
+func (c *Collector) take(ctx context.Context, claimed engine.ClaimedAsset) {
 	ctx, cancel := context.WithTimeout(ctx, copyFor)
 	defer cancel()
 	lost := make(chan struct{})
@@ -81,7 +81,7 @@ func (c *Collector) take(ctx context.Context, claimed journal.ClaimedAsset) {
 	defer stop()
 	var renewal sync.WaitGroup
 	renewal.Go(func() {
-		tick := time.NewTicker(journal.ClaimFor / 3)
+		tick := time.NewTicker(engine.ClaimFor / 3)
 		defer tick.Stop()
 		for {
 			select {
@@ -197,7 +197,7 @@ func (s Sweeper) Sweep(ctx context.Context) error {
 	if err != nil || !isOurs {
 		return err // in another installation's store, all files would seem to be lost
 	}
-	assets := journal.NewAssets(s.Store)
+	assets := engine.NewAssets(s.Store)
 	if err := assets.PruneOld(ctx, s.Keep); err != nil {
 		return err
 	}
@@ -232,7 +232,7 @@ func (s Sweeper) Sweep(ctx context.Context) error {
 }
 
 // removeOrphans removes files that no asset refers to.
-func (s Sweeper) removeOrphans(ctx context.Context, assets journal.Assets, orphans []string) error {
+func (s Sweeper) removeOrphans(ctx context.Context, assets engine.Assets, orphans []string) error {
 	for _, key := range orphans {
 		id, _ := taskOf(key)
 		keys, err := assets.Keys(ctx, id) // checked again, because another process may just have added a reference
@@ -251,7 +251,7 @@ func (s Sweeper) removeOrphans(ctx context.Context, assets journal.Assets, orpha
 }
 
 // noteLost records which files of tasks are missing from the store; lost holds the keys of each task.
-func (s Sweeper) noteLost(ctx context.Context, assets journal.Assets, missing map[uuid.UUID]map[string]bool) error {
+func (s Sweeper) noteLost(ctx context.Context, assets engine.Assets, missing map[uuid.UUID]map[string]bool) error {
 	for id, keys := range missing {
 		for key := range keys {
 			if file, err := s.Files.Open(ctx, key); err == nil { // stored since

@@ -17,8 +17,8 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
+	"wending/db/engine"
 	"wending/db/event"
-	"wending/db/journal"
 	"wending/db/upkeep"
 	"wending/jobs/agent/observe"
 	"wending/jobs/blob"
@@ -60,7 +60,7 @@ func taskOf(key string) (id uuid.UUID, isOfTask bool) {
 }
 
 // keyOf returns the key under which a file is stored: its path below its call.
-func keyOf(a journal.Asset) string {
+func keyOf(a engine.Asset) string {
 	folder := folderOf(a.TaskID) + "/" + strconv.FormatInt(a.UnitID, 10) + "-" + strconv.Itoa(a.Epoch) + "/"
 	if a.Attempt > 1 {
 		folder = strings.TrimSuffix(folder, "/") + "-" + strconv.Itoa(a.Attempt) + "/"
@@ -69,7 +69,7 @@ func keyOf(a journal.Asset) string {
 }
 
 // copy copies a file, first to a temporary file, so that its type is known before it is stored.
-func (c *Collector) copy(ctx context.Context, claimed journal.ClaimedAsset) error {
+func (c *Collector) copy(ctx context.Context, claimed engine.ClaimedAsset) error {
 	spool, err := blob.Unnamed()
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func (c *Collector) copy(ctx context.Context, claimed journal.ClaimedAsset) erro
 	if err != nil {
 		return err
 	}
-	copied := journal.AssetCopy{Size: size, SHA256: hash.Sum(nil)}
+	copied := engine.AssetCopy{Size: size, SHA256: hash.Sum(nil)}
 	if copied.Kind, copied.MediaType, err = identify(spool, claimed.Asset); err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (c *Collector) copy(ctx context.Context, claimed journal.ClaimedAsset) erro
 }
 
 // drop removes a copy that no asset refers to.
-func (c *Collector) drop(ctx context.Context, copied journal.AssetCopy) error {
+func (c *Collector) drop(ctx context.Context, copied engine.AssetCopy) error {
 	err := c.Files.Delete(ctx, copied.StorageKey)
 	if copied.ThumbnailKey != "" {
 		err = errors.Join(err, c.Files.Delete(ctx, copied.ThumbnailKey))
@@ -131,7 +131,7 @@ func (c *Collector) drop(ctx context.Context, copied journal.AssetCopy) error {
 }
 
 // fetch writes a file's content.
-func (c *Collector) fetch(ctx context.Context, claimed journal.ClaimedAsset, to io.Writer) (size int64, err error) {
+func (c *Collector) fetch(ctx context.Context, claimed engine.ClaimedAsset, to io.Writer) (size int64, err error) {
 	if claimed.OriginalURL == nil {
 		if int64(len(claimed.Content)) > c.MaxBytes {
 			return 0, c.tooLarge()
@@ -156,7 +156,7 @@ func (c *Collector) tooLarge() error {
 // headersOf returns the headers of the target that produced a file, and its origin: the headers are only sent if
 // the file has the same origin.
 func (c *Collector) headersOf(ctx context.Context,
-	a journal.Asset) (headers map[string]string, origin string, err error) {
+	a engine.Asset) (headers map[string]string, origin string, err error) {
 	task, err := c.Store.Task(ctx, db.AllProjects(), a.TaskID)
 	if err != nil {
 		return nil, "", err
@@ -173,7 +173,7 @@ func (c *Collector) headersOf(ctx context.Context,
 
 // identify determines a file's type by its content. A file announced as an image, audio or video that is
 // something else is refused: it may be a login page.
-func identify(file *os.File, a journal.Asset) (kind, mediaType string, err error) {
+func identify(file *os.File, a engine.Asset) (kind, mediaType string, err error) {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return "", "", err
 	}
@@ -195,8 +195,8 @@ func identify(file *os.File, a journal.Asset) (kind, mediaType string, err error
 var raster = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
 // thumbnail stores a small version of an image and returns its key; empty if none can be made.
-func (c *Collector) thumbnail(ctx context.Context, a journal.Asset, file io.ReadSeeker,
-	copied journal.AssetCopy) (key string, err error) {
+func (c *Collector) thumbnail(ctx context.Context, a engine.Asset, file io.ReadSeeker,
+	copied engine.AssetCopy) (key string, err error) {
 	if !slices.Contains(raster, copied.MediaType) {
 		return "", nil
 	}

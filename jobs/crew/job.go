@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"wending/db/journal"
+	"wending/db/engine"
 	"wending/jobs/agent/protocol"
 )
 
@@ -37,7 +37,7 @@ func (a *asking) followJob(c *crew, unit *claimed, request *protocol.Request) {
 		a.job = &acceptedJob{Job: job, ItemID: unit.Item.ID, request: *request}
 		kept, err := json.Marshal(a.job)
 		if err == nil {
-			err = journal.New(c.Store).KeepJob(c.calls, unit.ID, unit.Epoch, kept)
+			err = engine.NewJournal(c.Store).KeepJob(c.calls, unit.ID, unit.Epoch, kept)
 		}
 		if err != nil {
 			c.Log.WarnContext(c.calls, "accepted job not stored, the agent will be called again if this worker is lost",
@@ -52,7 +52,7 @@ func (a *asking) forgetJob(c *crew, unit *claimed) {
 		return
 	}
 	a.job = nil
-	if err := journal.New(c.Store).KeepJob(c.calls, unit.ID, unit.Epoch, nil); err != nil {
+	if err := engine.NewJournal(c.Store).KeepJob(c.calls, unit.ID, unit.Epoch, nil); err != nil {
 		c.Log.WarnContext(c.calls, "failed job not cleared", "unit_id", unit.ID, "error", err)
 	}
 }

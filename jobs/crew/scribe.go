@@ -16,8 +16,8 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
+	"wending/db/engine"
 	"wending/db/event"
-	"wending/db/journal"
 )
 
 const (
@@ -37,7 +37,7 @@ const (
 
 // EventStore stores the entries of a scribe.
 type EventStore interface {
-	Append(ctx context.Context, entries []journal.Entry) error
+	Append(ctx context.Context, entries []engine.JournalEntry) error
 }
 
 // Scribe records the events of one process. Calls never wait for it: events are kept in memory and stored once a
@@ -119,7 +119,7 @@ func (s *Scribe) flush(ctx context.Context) {
 		s.log.WarnContext(ctx, "events could not be stored for too long, dropped", "calls", lost)
 	}
 	var batch []*Call
-	var entries []journal.Entry
+	var entries []engine.JournalEntry
 	bytes := 0
 	for n, call := range calls {
 		if entry, hasNews := call.take(n >= len(ended)); hasNews {
@@ -145,7 +145,7 @@ func (s *Scribe) flush(ctx context.Context) {
 }
 
 // append stores entries; entries that the database cannot store now are kept for the next flush.
-func (s *Scribe) append(ctx context.Context, calls []*Call, entries []journal.Entry) {
+func (s *Scribe) append(ctx context.Context, calls []*Call, entries []engine.JournalEntry) {
 	err := s.store.Append(ctx, entries)
 	switch {
 	case err == nil:
@@ -178,20 +178,20 @@ func (s *Scribe) append(ctx context.Context, calls []*Call, entries []journal.En
 // Call records the events of one question, over all its attempts. It implements event.Sink.
 type Call struct {
 	scribe *Scribe
-	entry  journal.Entry // identifies the call, but holds no events
+	entry  engine.JournalEntry // identifies the call, but holds no events
 	log    *event.Log
 	// toolsBefore is the number of tool calls in the earlier turns.
 	toolsBefore int
 
 	mu sync.Mutex
 	// tools are the tool calls so far, changed the ones with unstored changes.
-	tools   []journal.Tool
+	tools   []engine.Tool
 	changed map[int]bool
 	// progress is the last stored progress.
 	progress *int
 	// assets are the files and previews that the agent has reported, paths are their names and the names of earlier
 	// turns' files; assetsStored is how many of the assets are stored.
-	assets       []journal.AnnouncedAsset
+	assets       []engine.AnnouncedAsset
 	paths        map[string]bool
 	assetsStored int
 	target       int
@@ -200,7 +200,7 @@ type Call struct {
 	// inline is how many bytes of inline files the call has reported.
 	inline int
 	// unstored is the data that could not be stored at the last flush.
-	unstored *journal.Entry
+	unstored *engine.JournalEntry
 	// isRefused reports that the database rejects the call's events, so that its files are stored only with its
 	// result.
 	isRefused bool
@@ -211,7 +211,7 @@ const maxTools = 500
 
 func newCall(s *Scribe, taskID uuid.UUID, unit db.Unit, before *Call) *Call {
 	call := &Call{
-		scribe: s, entry: journal.Entry{UnitID: unit.ID, Epoch: unit.Epoch, ItemID: unit.Item.ID, TaskID: taskID},
+		scribe: s, entry: engine.JournalEntry{UnitID: unit.ID, Epoch: unit.Epoch, ItemID: unit.Item.ID, TaskID: taskID},
 		changed: map[int]bool{}, paths: map[string]bool{}, target: unit.Target, attempt: 1,
 	}
 	after := 0
@@ -284,7 +284,7 @@ func (c *Call) noteAsset(kind event.Type, data *event.Data) {
 	id := uuid.NewSHA1(c.entry.TaskID, fmt.Appendf(nil, "%d %d %d %s", c.entry.UnitID, c.entry.Epoch, c.attempt,
 		data.Path))
 	data.AssetID = &id
-	c.assets = append(c.assets, journal.AnnouncedAsset{
+	c.assets = append(c.assets, engine.AnnouncedAsset{
 		ID: id, Number: len(c.assets) + 1, Attempt: c.attempt, Path: data.Path, Kind: data.Kind,
 		IsPreview: kind == event.ImagePreview, URL: data.URL, Content: data.Content,
 	})
@@ -315,10 +315,10 @@ func (c *Call) freePath(given string) string {
 
 // Assets returns the files of the last attempt, without previews, that may not have been stored yet: the transaction
 // that stores the call's result must also store them.
-func (c *Call) Assets() []journal.AnnouncedAsset {
+func (c *Call) Assets() []engine.AnnouncedAsset {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(c.assets[c.assetsStored:]), func(one journal.AnnouncedAsset) bool {
+	return slices.DeleteFunc(slices.Clone(c.assets[c.assetsStored:]), func(one engine.AnnouncedAsset) bool {
 		return one.IsPreview || one.Attempt != c.attempt
 	})
 }
@@ -336,7 +336,7 @@ func (c *Call) toolOf(at int, data event.Data) int {
 	if n >= maxTools {
 		return -1
 	}
-	c.tools = append(c.tools, journal.Tool{Number: c.toolsBefore + n + 1, Tool: data.Name, ToolID: data.ID,
+	c.tools = append(c.tools, engine.Tool{Number: c.toolsBefore + n + 1, Tool: data.Name, ToolID: data.ID,
 		Status: event.Started, StartedMS: at})
 	return n
 }
@@ -410,12 +410,12 @@ func (c *Call) endTools(at int, kind event.Type, data event.Data) {
 	}
 }
 
-func endTool(tool *journal.Tool, at int, reason string) {
+func endTool(tool *engine.Tool, at int, reason string) {
 	tool.Status, tool.EndedMS, tool.Error = event.Failed, &at, &reason
 }
 
 // take returns the events since the last take. A call that has been open for a while is marked as in flight.
-func (c *Call) take(isOpen bool) (entry journal.Entry, hasNews bool) {
+func (c *Call) take(isOpen bool) (entry engine.JournalEntry, hasNews bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.unstored != nil {
@@ -434,13 +434,13 @@ func (c *Call) take(isOpen bool) (entry journal.Entry, hasNews bool) {
 		if c.isRefused {
 			break
 		}
-		entry.Assets = append(entry.Assets, journal.FoundAsset{
-			AssetSource: journal.AssetSource{TaskID: entry.TaskID, UnitID: entry.UnitID, Epoch: entry.Epoch,
+		entry.Assets = append(entry.Assets, engine.FoundAsset{
+			AssetSource: engine.AssetSource{TaskID: entry.TaskID, UnitID: entry.UnitID, Epoch: entry.Epoch,
 				ItemID: entry.ItemID, Target: c.target}, AnnouncedAsset: one,
 		})
 	}
 	if reached, since := c.log.Progress(); isOpen && time.Since(since) >= longCall {
-		percent := journal.NotReported
+		percent := engine.NotReported
 		if reached != nil {
 			percent = int(*reached)
 		}
@@ -452,7 +452,7 @@ func (c *Call) take(isOpen bool) (entry journal.Entry, hasNews bool) {
 }
 
 // stored records that the data of the last take is stored, so inline files need not be kept any longer.
-func (c *Call) stored(entry journal.Entry) {
+func (c *Call) stored(entry engine.JournalEntry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for n := range entry.Assets {
@@ -489,7 +489,7 @@ func (c *Call) release() {
 
 // putBack puts back data that could not be stored, or whose storage was not confirmed: it is stored again
 // unchanged.
-func (c *Call) putBack(entry journal.Entry) {
+func (c *Call) putBack(entry engine.JournalEntry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.unstored = &entry
@@ -497,7 +497,7 @@ func (c *Call) putBack(entry journal.Entry) {
 
 // EventPruner removes events that are no longer kept; one process does so for all.
 type EventPruner struct {
-	Journal journal.Journal
+	Journal engine.Journal
 	// Keep is how long events are kept after their task's end.
 	Keep time.Duration
 }

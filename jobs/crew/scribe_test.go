@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"wending/db"
+	"wending/db/engine"
 	"wending/db/event"
-	"wending/db/journal"
 )
 
 // slow is a store whose first write lasts until its context ends.
@@ -25,7 +25,7 @@ type slow struct {
 	once  sync.Once
 }
 
-func (m *slow) Append(ctx context.Context, entries []journal.Entry) error {
+func (m *slow) Append(ctx context.Context, entries []engine.JournalEntry) error {
 	isFirst := false
 	m.once.Do(func() { isFirst = true })
 	if isFirst {
@@ -39,11 +39,11 @@ func (m *slow) Append(ctx context.Context, entries []journal.Entry) error {
 // memory is a store in memory whose failures are set by the test.
 type memory struct {
 	mu      sync.Mutex
-	fail    func(entries []journal.Entry) error
-	entries []journal.Entry
+	fail    func(entries []engine.JournalEntry) error
+	entries []engine.JournalEntry
 }
 
-func (m *memory) Append(_ context.Context, entries []journal.Entry) error {
+func (m *memory) Append(_ context.Context, entries []engine.JournalEntry) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.fail != nil {
@@ -75,7 +75,7 @@ func unitOf(id int64) db.Unit {
 // Nothing is lost while the database is unavailable, and everything is stored in order afterwards.
 func TestEventsWaitForTheDatabase(t *testing.T) {
 	t.Parallel()
-	store := &memory{fail: func([]journal.Entry) error { return fmt.Errorf("away: %w", db.ErrUnavailable) }}
+	store := &memory{fail: func([]engine.JournalEntry) error { return fmt.Errorf("away: %w", db.ErrUnavailable) }}
 	s := newScribe(store)
 	call := s.Open(uuid.New(), unitOf(1), nil)
 	call.Emit(event.Text, event.Data{Text: "a"})
@@ -119,7 +119,7 @@ func TestAStopThatCutsAWriteIsNoWarning(t *testing.T) {
 // A task that was deleted does not affect the events of others, and events that the database rejects are dropped.
 func TestADeletedTaskHoldsUpNobody(t *testing.T) {
 	t.Parallel()
-	store := &memory{fail: func(entries []journal.Entry) error {
+	store := &memory{fail: func(entries []engine.JournalEntry) error {
 		for _, entry := range entries {
 			switch entry.UnitID {
 			case 1:
@@ -254,7 +254,7 @@ func TestProgressIsOfLongCalls(t *testing.T) {
 		s.flush(t.Context())
 		return store.entries[len(store.entries)-1].Progress != nil
 	}, time.Minute, 50*time.Millisecond)
-	require.Equal(t, journal.NotReported, *store.entries[len(store.entries)-1].Progress)
+	require.Equal(t, engine.NotReported, *store.entries[len(store.entries)-1].Progress)
 	percent := 12.7
 	call.Emit(event.ProgressUpdate, event.Data{Progress: &percent})
 	s.flush(t.Context())

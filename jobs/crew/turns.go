@@ -9,7 +9,6 @@ import (
 
 	"wending/db"
 	"wending/db/engine"
-	"wending/db/journal"
 	"wending/jobs/agent/protocol"
 )
 
@@ -55,7 +54,7 @@ func (c *crew) refer(ctx context.Context, unit *claimed, request *protocol.Reque
 	if !slices.ContainsFunc(texts, func(text *string) bool { return reference.MatchString(*text) }) {
 		return
 	}
-	earlier, err := journal.NewAssets(c.Store).Earlier(ctx, unit.Item.ID, unit.Variant, unit.RunIndex)
+	earlier, err := engine.NewAssets(c.Store).Earlier(ctx, unit.Item.ID, unit.Variant, unit.RunIndex)
 	if err != nil {
 		c.Log.WarnContext(ctx, "files of earlier turns not read, sending their names unchanged", "unit_id", unit.ID,
 			"error", err)

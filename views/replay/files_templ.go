@@ -17,8 +17,8 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
+	"wending/db/engine"
 	"wending/db/event"
-	"wending/db/journal"
 	"wending/views/paths"
 	"wending/views/text"
 	"wending/views/ui"
@@ -27,7 +27,7 @@ import (
 // FilesView is the data of the page.
 type FilesView struct {
 	Task   db.Task
-	Assets []journal.PlacedAsset
+	Assets []engine.PlacedAsset
 	// Kind and Variant narrow the list; empty and 0 mean all.
 	Kind    string
 	Variant int
@@ -62,7 +62,7 @@ func (v FilesView) href(kind string, variant int) string {
 type group struct {
 	number   int
 	question string
-	assets   []journal.PlacedAsset
+	assets   []engine.PlacedAsset
 }
 
 func (v FilesView) groups() (groups []group) {
@@ -717,12 +717,12 @@ func Files(view FilesView) templ.Component {
 }
 
 // isPicture reports whether browsers display a file as an image.
-func isPicture(a journal.Asset) bool {
+func isPicture(a engine.Asset) bool {
 	return a.MediaType != nil && a.Kind == event.Image && *a.MediaType != "image/svg+xml"
 }
 
 // figure shows one file: an image's thumbnail, a player, a link, or why there is none.
-func figure(a journal.Asset, label string) templ.Component {
+func figure(a engine.Asset, label string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -744,7 +744,7 @@ func figure(a journal.Asset, label string) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		switch {
-		case a.State == journal.Queued:
+		case a.State == engine.AssetQueued:
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 60, "<span class=\"exhibit is-waiting\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -785,7 +785,7 @@ func figure(a journal.Asset, label string) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		case a.State == journal.Failed:
+		case a.State == engine.AssetFailed:
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 65, "<span class=\"exhibit is-lost\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -1009,7 +1009,7 @@ func figure(a journal.Asset, label string) templ.Component {
 }
 
 // FileStrip shows the files of one run below its answer.
-func FileStrip(assets []journal.Asset) templ.Component {
+func FileStrip(assets []engine.Asset) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1060,7 +1060,7 @@ func FileStrip(assets []journal.Asset) templ.Component {
 
 // HiddenFiles contains the files that calls reported; a script shows each at its time. The script loads it again
 // from href while files are still being copied.
-func HiddenFiles(href string, assets []journal.Asset) templ.Component {
+func HiddenFiles(href string, assets []engine.Asset) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1116,7 +1116,7 @@ func HiddenFiles(href string, assets []journal.Asset) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if one.State == journal.Queued {
+			if one.State == engine.AssetQueued {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 95, " data-waiting")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -1145,7 +1145,7 @@ func HiddenFiles(href string, assets []journal.Asset) templ.Component {
 
 // EnclosedFiles lists the files of one run in a standalone document. The images that the document contains are data
 // URLs, by asset id.
-func EnclosedFiles(assets []journal.Asset, pictures map[uuid.UUID]string) templ.Component {
+func EnclosedFiles(assets []engine.Asset, pictures map[uuid.UUID]string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1221,7 +1221,7 @@ func EnclosedFiles(assets []journal.Asset, pictures map[uuid.UUID]string) templ.
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				if one.State == journal.Failed {
+				if one.State == engine.AssetFailed {
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 105, "– ")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err

@@ -20,8 +20,8 @@ import (
 	"strings"
 
 	"wending/db"
+	"wending/db/engine"
 	"wending/db/event"
-	"wending/db/journal"
 	"wending/views/paths"
 	"wending/views/text"
 	"wending/views/ui"
@@ -31,12 +31,12 @@ import (
 type Track struct {
 	Title string
 	// Run is nil until the call has ended.
-	Run *journal.Outcome
+	Run *engine.Outcome
 	// UnitID and ItemID identify the unit and the question.
 	UnitID, ItemID int64
 	// Events are the events so far, Tools the tool calls.
 	Events []event.Event
-	Tools  []journal.Tool
+	Tools  []engine.Tool
 }
 
 // View is the data of the pages.
@@ -47,17 +47,17 @@ type View struct {
 	Question string
 	Tracks   []Track
 	// Unit is the unit that is followed; nil if runs are shown side by side.
-	Unit *journal.Unit
+	Unit *engine.Unit
 	// Last is the position of the unit's last event that was read.
-	Last journal.Position
+	Last engine.EventPosition
 	// Variant is the variant's name; empty if the task has only one.
 	Variant string
 	// Shown is the number of the variant whose runs are shown side by side; 0 means all.
 	Shown int
 	// Files are the files that the calls of each unit reported.
-	Files map[int64][]journal.Asset
+	Files map[int64][]engine.Asset
 	// Differing are the turns of the unit in which it called other tools than most runs of the question.
-	Differing []journal.PathDifference
+	Differing []engine.PathDifference
 	// Beside is how many runs of the question can be shown side by side.
 	Beside int
 }
@@ -68,7 +68,7 @@ func (v View) isLive() bool     { return v.Unit != nil && !v.Unit.IsOver }
 func (v View) isFollowed() bool { return v.Unit != nil && !v.Unit.IsSettled }
 
 // DifferenceText says where a run's sequence of tools differs from the most common one.
-func DifferenceText(locale text.Locale, d journal.PathDifference) string {
+func DifferenceText(locale text.Locale, d engine.PathDifference) string {
 	name := func(tool string) string {
 		if tool == "" {
 			return locale.Text("tools.nothing")
@@ -1743,7 +1743,7 @@ func toolTable(track Track) templ.Component {
 	})
 }
 
-func toolRow(one journal.Tool, attributes templ.Attributes) templ.Component {
+func toolRow(one engine.Tool, attributes templ.Attributes) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1892,7 +1892,7 @@ func toolRow(one journal.Tool, attributes templ.Attributes) templ.Component {
 
 // Flights are the calls of a task that are under way.
 type Flights struct {
-	Calls []journal.InFlight
+	Calls []engine.InFlight
 	Total int
 }
 
@@ -2028,7 +2028,7 @@ func followingFlights(task db.Task) templ.Attributes {
 	return templ.Attributes{"hx-get": paths.TaskFlights(task.ID), "hx-trigger": "flights from:body", "hx-ext": "morph", "hx-swap": "morph:outerHTML"}
 }
 
-func flight(task db.Task, call journal.InFlight) templ.Component {
+func flight(task db.Task, call engine.InFlight) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"wending/db/engine"
 	"wending/db/event"
-	"wending/db/journal"
 	"wending/views/text"
 )
 
@@ -30,7 +30,7 @@ const (
 // Tail is where the log of a call in progress continues.
 type Tail struct {
 	// At is the position of the last event that is shown.
-	At journal.Position `query:"-"`
+	At engine.EventPosition `query:"-"`
 	// Within is the type of the text in the last line; empty if that line is about another event. Room is how many
 	// characters the line can still take; it is negative once the line has been cut.
 	Within event.Type `query:"within"`

@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"wending/db"
+	"wending/db/engine"
 	"wending/db/event"
-	"wending/db/journal"
 	"wending/db/measure"
 	"wending/views/text"
 )
@@ -23,7 +23,7 @@ func (c Card) filesText(locale text.Locale, runs []db.Run, letters []string) str
 		}
 		var hashes []string
 		for _, one := range c.Assets[run.ID] {
-			if one.State == journal.Queued {
+			if one.State == engine.AssetQueued {
 				return ""
 			}
 			if one.Kind != event.Image {

@@ -13,7 +13,7 @@ import (
 	"strconv"
 
 	"wending/db"
-	"wending/db/journal"
+	"wending/db/engine"
 	"wending/db/report"
 	"wending/views/paths"
 	"wending/views/results"
@@ -713,7 +713,7 @@ type Unfinished struct {
 	// Runs are the recorded runs.
 	Runs []db.Run
 	// Calls are the calls under way.
-	Calls []journal.InFlight
+	Calls []engine.InFlight
 }
 
 // UnfinishedPage shows a question before all its runs are recorded: its text, the answers so far and the calls that are

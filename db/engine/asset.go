@@ -1,4 +1,4 @@
-package journal
+package engine
 
 import (
 	"context"
@@ -18,13 +18,13 @@ type AssetState string
 
 // An asset is QUEUED until its copy is stored or has failed permanently.
 const (
-	Queued AssetState = "QUEUED"
-	Stored AssetState = "STORED"
-	Failed AssetState = "FAILED"
+	AssetQueued AssetState = "QUEUED"
+	AssetStored AssetState = "STORED"
+	AssetFailed AssetState = "FAILED"
 )
 
-// States lists all states.
-var States = []AssetState{Queued, Stored, Failed}
+// AssetStates lists all states.
+var AssetStates = []AssetState{AssetQueued, AssetStored, AssetFailed}
 
 // AnnouncedAsset is a file that an agent has announced.
 type AnnouncedAsset struct {
@@ -56,7 +56,7 @@ type FoundAsset struct {
 }
 
 // Files of a unit whose claim no longer holds are skipped, and existing rows are left as they are.
-const insert = `
+const insertAssets = `
 	INSERT INTO assets (id, task_id, unit_id, epoch, item_id, target, number, attempt, path, kind, is_preview,
 	original_url, content)
 	SELECT g.id, g.task_id, g.unit_id, g.epoch, g.item_id, g.target, g.number, g.attempt, g.path, g.kind, g.is_preview,
@@ -85,7 +85,7 @@ func InsertAssets(ctx context.Context, tx sqlx.ExecerContext, found []FoundAsset
 			append(previews, one.IsPreview)
 		urls, contents = append(urls, pg.StorableText(one.URL)), append(contents, one.Content)
 	}
-	_, err := tx.ExecContext(ctx, insert, ids, tasks, units, epochs, items, targets, numbers, attempts, paths, kinds,
+	_, err := tx.ExecContext(ctx, insertAssets, ids, tasks, units, epochs, items, targets, numbers, attempts, paths, kinds,
 		previews, urls, contents)
 	return pg.Classify("store the files that agents produced", err)
 }
@@ -122,7 +122,7 @@ type Asset struct {
 // HashOf returns the SHA-256 of the copy in hexadecimal; empty if it is not known yet.
 func (a Asset) HashOf() string { return hex.EncodeToString(a.SHA256) }
 
-const columns = `a.id, a.task_id, a.unit_id, a.epoch, a.item_id, a.target, a.number, a.attempt, a.path, a.kind, a.is_preview,
+const assetColumns = `a.id, a.task_id, a.unit_id, a.epoch, a.item_id, a.target, a.number, a.attempt, a.path, a.kind, a.is_preview,
 		a.original_url, a.state, a.attempts, a.media_type, a.size, a.sha256, a.storage_key, a.thumbnail_key, a.error, a.created_at, a.stored_at`
 
 // Assets reads and writes the assets of all tasks.
@@ -153,7 +153,7 @@ type AssetFilter struct {
 	RunIDs []int64
 }
 
-const placed = `
+const fromPlaced = `
 	FROM assets a
 	JOIN evaluation_runs r ON r.unit_id = a.unit_id AND r.epoch = a.epoch AND r.item_id = a.item_id
 	AND r.attempts = a.attempt AND r.is_current
@@ -170,12 +170,12 @@ const placed = `
 // many there are in all.
 func (s Assets) List(ctx context.Context, taskID uuid.UUID, filter AssetFilter,
 	page db.Page) (list []PlacedAsset, total int, err error) {
-	const read = `SELECT ` + columns +
-		`, r.id AS run_id, r.variant, r.run_index, i.question_id, i.question, i.question_number` + placed + `
+	const read = `SELECT ` + assetColumns +
+		`, r.id AS run_id, r.variant, r.run_index, i.question_id, i.question, i.question_number` + fromPlaced + `
 		ORDER BY i.sort_key, r.variant, r.run_index, a.number
 		LIMIT $6 OFFSET $7`
 	arguments := []any{taskID, filter.QuestionID, filter.Variant, filter.Kind, pq.Array(filter.RunIDs)}
-	if err := s.db.GetContext(ctx, &total, `SELECT count(*)`+placed, arguments...); err != nil {
+	if err := s.db.GetContext(ctx, &total, `SELECT count(*)`+fromPlaced, arguments...); err != nil {
 		return nil, 0, pg.Classify("count the assets", err)
 	}
 	if total == 0 {
@@ -188,7 +188,7 @@ func (s Assets) List(ctx context.Context, taskID uuid.UUID, filter AssetFilter,
 // OfRuns returns the assets of the current runs of questions, keyed by run and ordered by number.
 func (s Assets) OfRuns(ctx context.Context, taskID uuid.UUID, itemIDs []int64) (byRun map[int64][]Asset, err error) {
 	const read = `
-		SELECT r.id AS run_id, ` + columns + `
+		SELECT r.id AS run_id, ` + assetColumns + `
 		FROM assets a
 		JOIN evaluation_runs r ON r.unit_id = a.unit_id AND r.epoch = a.epoch AND r.item_id = a.item_id
 		AND r.attempts = a.attempt AND r.is_current
@@ -211,7 +211,7 @@ func (s Assets) OfRuns(ctx context.Context, taskID uuid.UUID, itemIDs []int64) (
 // OfUnits returns all files that the units' calls reported, previews included, keyed by unit and ordered by number.
 func (s Assets) OfUnits(ctx context.Context, taskID uuid.UUID, unitIDs []int64) (byUnit map[int64][]Asset, err error) {
 	const read = `
-		SELECT ` + columns + `
+		SELECT ` + assetColumns + `
 		FROM assets a
 		WHERE a.task_id = $1 AND a.unit_id = ANY ($2)
 		ORDER BY a.unit_id, a.epoch, a.item_id, a.attempt, a.number`
@@ -230,7 +230,7 @@ func (s Assets) OfUnits(ctx context.Context, taskID uuid.UUID, unitIDs []int64) 
 // first.
 func (s Assets) Earlier(ctx context.Context, itemID int64, variant, runIndex int) (list []Asset, err error) {
 	const read = `
-		SELECT ` + columns + `
+		SELECT ` + assetColumns + `
 		FROM evaluation_items i
 		JOIN evaluation_items before ON before.task_id = i.task_id AND before.series = i.series AND before.turn < i.turn
 		JOIN evaluation_runs r ON r.item_id = before.id AND r.variant = $2 AND r.run_index = $3 AND r.is_current
@@ -285,7 +285,7 @@ func (s Assets) Counts(ctx context.Context, taskID uuid.UUID) (counts map[string
 
 // Get returns an asset of a task, or ErrNotFound.
 func (s Assets) Get(ctx context.Context, taskID, id uuid.UUID) (asset Asset, err error) {
-	err = s.db.GetContext(ctx, &asset, `SELECT `+columns+` FROM assets a WHERE a.id = $1 AND a.task_id = $2`, id, taskID)
+	err = s.db.GetContext(ctx, &asset, `SELECT `+assetColumns+` FROM assets a WHERE a.id = $1 AND a.task_id = $2`, id, taskID)
 	return asset, pg.Classify("read the asset", err)
 }
 
@@ -331,7 +331,7 @@ func (s Assets) Claim(ctx context.Context, free int, held map[uuid.UUID]int) (cl
 		SET attempts = attempts + 1, claimed_until = now() + $2 * interval '1 second'
 		FROM picked
 		WHERE a.id = picked.id
-		RETURNING ` + columns + `, a.content`
+		RETURNING ` + assetColumns + `, a.content`
 	tasks, places := make(pq.StringArray, 0, len(held)), make(pq.Int64Array, 0, len(held))
 	for id, count := range held {
 		tasks, places = append(tasks, id.String()), append(places, int64(count))

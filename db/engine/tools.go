@@ -1,4 +1,4 @@
-package journal
+package engine
 
 import (
 	"context"
@@ -226,7 +226,7 @@ const keptReports = 32
 const settled = time.Minute
 
 // NewToolReports returns the ToolReports of a store.
-func NewToolReports(store *db.Store) *ToolReports { return &ToolReports{journal: New(store)} }
+func NewToolReports(store *db.Store) *ToolReports { return &ToolReports{journal: NewJournal(store)} }
 
 // Of returns the report of a task.
 func (r *ToolReports) Of(ctx context.Context, task db.Task) (ToolReport, error) {

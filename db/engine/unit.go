@@ -1,4 +1,4 @@
-package journal
+package engine
 
 import (
 	"context"
@@ -29,7 +29,7 @@ type Unit struct {
 	// IsSettled reports that the unit ended long enough ago for all its events to be stored.
 	IsSettled bool `db:"is_settled"`
 	// Last is the position of the last stored part.
-	Last Position `db:"last"`
+	Last EventPosition `db:"last"`
 }
 
 // settledAfter is how long after a unit's end its last events may still be stored.

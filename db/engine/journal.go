@@ -1,5 +1,4 @@
-// Package journal stores what agents report during calls, and the files they produce.
-package journal
+package engine
 
 import (
 	"context"
@@ -18,11 +17,11 @@ import (
 // Journal reads and writes the events of all calls.
 type Journal struct{ db *pg.Pool }
 
-// New returns the journal in a store's database.
-func New(store *db.Store) Journal { return Journal{store.Pool()} }
+// NewJournal returns the journal in a store's database.
+func NewJournal(store *db.Store) Journal { return Journal{store.Pool()} }
 
-// Entry holds the events of a call since the previous entry.
-type Entry struct {
+// JournalEntry holds the events of a call since the previous entry.
+type JournalEntry struct {
 	UnitID int64
 	Epoch  int
 	ItemID int64
@@ -101,7 +100,7 @@ const (
 
 // Append stores the entries of units whose claims still hold. It is safe to call again after an error. It returns
 // ErrGone, and stores nothing, if a task has been deleted in the meantime.
-func (j Journal) Append(ctx context.Context, entries []Entry) error {
+func (j Journal) Append(ctx context.Context, entries []JournalEntry) error {
 	var units, epochs, seqs, items pq.Int64Array
 	var tasks pq.StringArray
 	var parts pq.ByteaArray
@@ -155,7 +154,7 @@ type toolRows struct {
 	ended                                              []*int
 }
 
-func (r *toolRows) add(entry Entry) {
+func (r *toolRows) add(entry JournalEntry) {
 	for _, one := range entry.Tools {
 		r.units, r.epochs, r.items = append(r.units, entry.UnitID), append(r.epochs, int64(entry.Epoch)),
 			append(r.items, entry.ItemID)
@@ -182,16 +181,16 @@ func jsonText(value *json.RawMessage) string {
 	return pg.StorableText(string(*value))
 }
 
-// Part is consecutive events of one unit, all about one question.
-type Part struct {
+// EventPart is consecutive events of one unit, all about one question.
+type EventPart struct {
 	Epoch  int           `db:"epoch"`
 	ItemID int64         `db:"item_id"`
 	Events []event.Event `db:"-"`
 	Packed []byte        `db:"events"`
 }
 
-// Position is a place in a unit's events: after event Seq of claim Epoch. The zero value is the beginning.
-type Position struct {
+// EventPosition is a place in a unit's events: after event Seq of claim Epoch. The zero value is the beginning.
+type EventPosition struct {
 	Epoch int `db:"epoch"`
 	Seq   int `db:"seq"`
 }
@@ -201,7 +200,7 @@ const partsAtOnce = 200
 
 // OfUnit returns the next parts of a unit's events after a position, oldest first, or an empty result if there
 // are no more. A part that spans the position is returned whole.
-func (j Journal) OfUnit(ctx context.Context, taskID uuid.UUID, unitID int64, after Position) ([]Part, error) {
+func (j Journal) OfUnit(ctx context.Context, taskID uuid.UUID, unitID int64, after EventPosition) ([]EventPart, error) {
 	const read = `
 		SELECT epoch, item_id, events
 		FROM run_events
@@ -209,7 +208,7 @@ func (j Journal) OfUnit(ctx context.Context, taskID uuid.UUID, unitID int64, aft
 			SELECT max(first_seq) FROM run_events WHERE unit_id = $1 AND epoch = $3 AND first_seq <= $4), 0))
 		ORDER BY epoch, first_seq
 		LIMIT $5`
-	var parts []Part
+	var parts []EventPart
 	if err := j.db.SelectContext(ctx, &parts, read, unitID, taskID, after.Epoch, after.Seq, partsAtOnce); err != nil {
 		return nil, pg.Classify("read the events", err)
 	}
@@ -238,7 +237,7 @@ func (j Journal) OfRun(ctx context.Context, taskID uuid.UUID, unitID, itemID int
 		WHERE unit_id = $1 AND item_id = $2 AND task_id = $3 AND epoch = (
 			SELECT max(epoch) FROM run_events WHERE unit_id = $1 AND item_id = $2 AND epoch <= $4)
 		ORDER BY first_seq`
-	var parts []Part
+	var parts []EventPart
 	if err := j.db.SelectContext(ctx, &parts, read, unitID, itemID, taskID, epoch); err != nil {
 		return nil, pg.Classify("read the events", err)
 	}

@@ -1,4 +1,4 @@
-package journal_test
+package engine_test
 
 import (
 	"testing"
@@ -10,8 +10,8 @@ import (
 
 	"wending/db"
 	"wending/db/dbtest"
+	"wending/db/engine"
 	"wending/db/event"
-	"wending/db/journal"
 )
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
@@ -26,8 +26,8 @@ func seeded(t *testing.T) (store *db.Store, tables *sqlx.DB, task uuid.UUID, uni
 	return store, tables, task, row.ID, row.Item
 }
 
-func entry(task uuid.UUID, unit, item int64, epoch, first int, texts ...string) journal.Entry {
-	made := journal.Entry{UnitID: unit, Epoch: epoch, ItemID: item, TaskID: task}
+func entry(task uuid.UUID, unit, item int64, epoch, first int, texts ...string) engine.JournalEntry {
+	made := engine.JournalEntry{UnitID: unit, Epoch: epoch, ItemID: item, TaskID: task}
 	for n, text := range texts {
 		made.Events = append(made.Events, event.Event{Seq: first + n, AtMS: 10 * (first + n), Type: event.Text,
 			Data: event.Data{Text: text}})
@@ -35,7 +35,7 @@ func entry(task uuid.UUID, unit, item int64, epoch, first int, texts ...string) 
 	return made
 }
 
-func said(parts []journal.Part) (text string) {
+func said(parts []engine.EventPart) (text string) {
 	for _, part := range parts {
 		for _, one := range part.Events {
 			text += one.Data.Text
@@ -50,29 +50,29 @@ func TestEventsAreFencedAndReadOn(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	store, tables, task, unit, item := seeded(t)
-	j := journal.New(store)
-	require.NoError(t, j.Append(ctx, []journal.Entry{entry(task, unit, item, 1, 1, "a", "b")}))
-	require.NoError(t, j.Append(ctx, []journal.Entry{entry(task, unit, item, 1, 1, "a", "b")}), "the reply was lost")
-	require.NoError(t, j.Append(ctx, []journal.Entry{entry(task, unit, item, 7, 1, "late")}))
+	j := engine.NewJournal(store)
+	require.NoError(t, j.Append(ctx, []engine.JournalEntry{entry(task, unit, item, 1, 1, "a", "b")}))
+	require.NoError(t, j.Append(ctx, []engine.JournalEntry{entry(task, unit, item, 1, 1, "a", "b")}), "the reply was lost")
+	require.NoError(t, j.Append(ctx, []engine.JournalEntry{entry(task, unit, item, 7, 1, "late")}))
 	_, err := tables.Exec(`UPDATE units SET epoch = 2`)
 	require.NoError(t, err)
 	require.NoError(t,
-		j.Append(ctx, []journal.Entry{entry(task, unit, item, 1, 3, "x"), entry(task, unit, item, 2, 1, "c"),
+		j.Append(ctx, []engine.JournalEntry{entry(task, unit, item, 1, 3, "x"), entry(task, unit, item, 2, 1, "c"),
 			entry(task, unit, item, 2, 2, "d", "e")}))
 
-	parts, err := j.OfUnit(ctx, task, unit, journal.Position{})
+	parts, err := j.OfUnit(ctx, task, unit, engine.EventPosition{})
 	require.NoError(t, err)
 	require.Equal(t, "abcde", said(parts))
-	parts, err = j.OfUnit(ctx, task, unit, journal.Position{Epoch: 1, Seq: 1})
+	parts, err = j.OfUnit(ctx, task, unit, engine.EventPosition{Epoch: 1, Seq: 1})
 	require.NoError(t, err)
 	require.Equal(t, "abcde", said(parts), "the part that is continued comes whole")
-	parts, err = j.OfUnit(ctx, task, unit, journal.Position{Epoch: 2, Seq: 1})
+	parts, err = j.OfUnit(ctx, task, unit, engine.EventPosition{Epoch: 2, Seq: 1})
 	require.NoError(t, err)
 	require.Equal(t, "de", said(parts))
-	parts, err = j.OfUnit(ctx, task, unit, journal.Position{Epoch: 2, Seq: 3})
+	parts, err = j.OfUnit(ctx, task, unit, engine.EventPosition{Epoch: 2, Seq: 3})
 	require.NoError(t, err)
 	require.Empty(t, parts)
-	parts, err = j.OfUnit(ctx, uuid.New(), unit, journal.Position{})
+	parts, err = j.OfUnit(ctx, uuid.New(), unit, engine.EventPosition{})
 	require.NoError(t, err)
 	require.Empty(t, parts, "of another task")
 
@@ -83,7 +83,7 @@ func TestEventsAreFencedAndReadOn(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, events, 2)
 
-	require.ErrorIs(t, j.Append(ctx, []journal.Entry{entry(uuid.New(), unit, item, 2, 9, "x")}), db.ErrGone)
+	require.ErrorIs(t, j.Append(ctx, []engine.JournalEntry{entry(uuid.New(), unit, item, 2, 9, "x")}), db.ErrGone)
 }
 
 // Tool calls that a lost worker left open are ended; events are removed with their task, or when their retention
@@ -92,10 +92,10 @@ func TestLeftoversAreClosedAndOldEventsRemoved(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	store, tables, task, unit, item := seeded(t)
-	j := journal.New(store)
+	j := engine.NewJournal(store)
 	one := entry(task, unit, item, 1, 1, "a")
-	one.Tools = []journal.Tool{{Number: 1, Tool: "draw", Status: event.Generating}}
-	require.NoError(t, j.Append(ctx, []journal.Entry{one}))
+	one.Tools = []engine.Tool{{Number: 1, Tool: "draw", Status: event.Generating}}
+	require.NoError(t, j.Append(ctx, []engine.JournalEntry{one}))
 	require.NoError(t, j.CloseLost(ctx))
 	tools, err := j.Tools(ctx, task, unit)
 	require.NoError(t, err)
