@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"wending/db"
-	"wending/db/audit"
 	"wending/db/dbtest"
 	"wending/db/people"
 	"wending/jobs/agent/agenttest"
@@ -226,7 +225,7 @@ func TestTheAuditTellsWhoDidWhat(t *testing.T) {
 		require.NotContains(t, all, canary)
 		require.NotContains(t, s.told.String(), canary)
 	}
-	found, err := audit.New(s.store, s.worker.Sealer).Verify(t.Context())
+	found, err := people.NewAuditLog(s.store, s.worker.Sealer).Verify(t.Context())
 	require.NoError(t, err)
 	require.Positive(t, found.Entries)
 

@@ -23,7 +23,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"wending/db"
-	"wending/db/audit"
 	"wending/db/engine"
 	"wending/db/entries"
 	"wending/db/people"
@@ -190,8 +189,8 @@ func New(config Config) (*Server, error) {
 	}
 	s.guard = access.NewGuard(access.Config{
 		People: people.New(s.Store), HasAccounts: s.Access.HasAccounts, NeedsSecond: s.Access.NeedsSecond,
-		Audit: audit.New(s.Store, s.Sealer), Quotas: people.NewQuotas(s.Store), Failed: s.failed, Trusted: s.Access.Trusted,
-		SecureHost: s.Access.secureHost(), Log: s.Log,
+		Audit: people.NewAuditLog(s.Store, s.Sealer), Quotas: people.NewQuotas(s.Store), Failed: s.failed,
+		Trusted: s.Access.Trusted, SecureHost: s.Access.secureHost(), Log: s.Log,
 	})
 	e := echo.New()
 	s.Handler = e

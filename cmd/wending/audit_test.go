@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"wending/db/audit"
 	"wending/db/dbtest"
+	"wending/db/people"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
 )
@@ -62,12 +62,12 @@ func TestTheAuditOutlivesAKill(t *testing.T) {
 
 	sealer, err := tasks.NewSealer(t.Context(), store, secret.Keys{Current: key})
 	require.NoError(t, err)
-	log := audit.New(store, sealer)
+	log := people.NewAuditLog(store, sealer)
 	lost, err := log.CloseLost(t.Context(), 0)
 	require.NoError(t, err)
 	require.Len(t, lost, 1)
 	require.Equal(t, "prompt.create", lost[0].Action)
-	require.Equal(t, audit.StatusUnknown, lost[0].Status)
+	require.Equal(t, people.OutcomeUnknown, lost[0].Status)
 
 	program = start(t, serve...)
 	require.NoError(t, save(program.url, "third"))

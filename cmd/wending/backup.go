@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"wending/db"
-	"wending/db/audit"
 	"wending/db/people"
 	"wending/db/pg/embedded"
 	"wending/db/upkeep"
@@ -361,7 +360,7 @@ func (r *restorer) signOut(ctx context.Context, url string) error {
 		return err
 	}
 	defer store.Close() //nolint:errcheck // nothing is pending
-	entry := audit.Entry{Action: "backup.restore", ObjectName: r.about.MadeAt.Format(time.RFC3339)}
+	entry := people.AuditEntry{Action: "backup.restore", ObjectName: r.about.MadeAt.Format(time.RFC3339)}
 	return r.settings.record(ctx, store, entry, nil, func() error { return people.New(store).EndAllSessions(ctx) })
 }
 

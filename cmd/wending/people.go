@@ -19,7 +19,6 @@ import (
 	"golang.org/x/term"
 
 	"wending/db"
-	"wending/db/audit"
 	"wending/db/people"
 	"wending/jobs/cron"
 	"wending/jobs/identity"
@@ -91,30 +90,31 @@ func (s *Settings) withPeople(ctx context.Context, work func(*db.Store, people.P
 }
 
 // auditLog opens the audit of a store, with the key that seals it.
-func (s *Settings) auditLog(ctx context.Context, store *db.Store) (audit.Log, error) {
+func (s *Settings) auditLog(ctx context.Context, store *db.Store) (people.AuditLog, error) {
 	if _, err := s.keptKeys(); s.SecretKey == "" && errors.Is(err, os.ErrNotExist) && s.DatabaseURL != "" {
-		return audit.Log{}, errors.New("set SECRET_KEY or DATA_DIR as for the server: its key seals the audit log")
+		return people.AuditLog{}, errors.New("set SECRET_KEY or DATA_DIR as for the server: its key seals the audit log")
 	}
 	keys, err := s.secretKeys()
 	if err != nil {
-		return audit.Log{}, err
+		return people.AuditLog{}, err
 	}
 	sealer, err := tasks.NewSealer(ctx, store, keys)
-	return audit.New(store, sealer), err
+	return people.NewAuditLog(store, sealer), err
 }
 
 // record calls work and adds an entry to the audit that it was done on the command line. It stores the intent first.
-func (s *Settings) record(ctx context.Context, store *db.Store, entry audit.Entry, after map[string]any,
+func (s *Settings) record(ctx context.Context, store *db.Store, entry people.AuditEntry, after map[string]any,
 	work func() error) error {
 	log, err := s.auditLog(ctx, store)
 	if err != nil {
 		return err
 	}
-	unsealed := (*audit.SealError)(nil)
+	unsealed := (*people.AuditSealError)(nil)
 	if err := log.Seal(ctx); err != nil && !errors.As(err, &unsealed) {
 		return err
 	}
-	entry.Actor, entry.Via, entry.Object, entry.Status = commander(), audit.ViaCommand, audit.ObjectOf(entry.Action), 200
+	entry.Actor, entry.Via = commander(), people.ViaCommand
+	entry.Object, entry.Status = people.ObjectOfAction(entry.Action), 200
 	if after != nil {
 		text, err := json.Marshal(after)
 		if err != nil {
@@ -204,7 +204,7 @@ func (c addUserCommand) Run(ctx context.Context, s *Settings, stdout io.Writer, 
 		if err != nil {
 			return explained(err)
 		}
-		entry := audit.Entry{Action: "user.create", ObjectID: draft.ID.String(), ObjectName: draft.Name}
+		entry := people.AuditEntry{Action: "user.create", ObjectID: draft.ID.String(), ObjectName: draft.Name}
 		after := map[string]any{"is_admin": c.Admin, "must_change_password": c.MustChange, "project_id": place.ID,
 			"role": c.Role}
 		err = s.record(ctx, store, entry, after, func() error {
@@ -229,7 +229,7 @@ func (s *Settings) named(ctx context.Context, name string, work func(identity.Se
 		if err != nil {
 			return err
 		}
-		entry := audit.Entry{Action: action, ObjectID: account.ID.String(), ObjectName: account.Name}
+		entry := people.AuditEntry{Action: action, ObjectID: account.ID.String(), ObjectName: account.Name}
 		return s.record(ctx, store, entry, after, func() error { return work(identity.New(store), account) })
 	})
 }
@@ -290,7 +290,7 @@ func (c createTokenCommand) Run(ctx context.Context, s *Settings, stdout io.Writ
 		if err != nil {
 			return explained(err)
 		}
-		value, entry := "", audit.Entry{Action: "token.create", ObjectID: draft.ID.String(), ObjectName: draft.Name}
+		value, entry := "", people.AuditEntry{Action: "token.create", ObjectID: draft.ID.String(), ObjectName: draft.Name}
 		after := map[string]any{"days": c.Days, "project_id": place.ID, "role": n.Role, "reach": n.Reach}
 		err = s.record(ctx, store, entry, after, func() (err error) {
 			_, value, err = made.AddToken(ctx, draft)
@@ -305,7 +305,7 @@ func (c createTokenCommand) Run(ctx context.Context, s *Settings, stdout io.Writ
 
 // Run verifies the whole audit.
 func (c verifyAuditCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) error {
-	var known []audit.Known
+	var known []people.KnownEnd
 	for _, text := range c.Seen {
 		number, hash, _ := strings.Cut(text, ":")
 		seq, err := strconv.ParseInt(number, 10, 64)
@@ -313,7 +313,7 @@ func (c verifyAuditCommand) Run(ctx context.Context, s *Settings, stdout io.Writ
 		if err != nil || malformed != nil || seq < 1 || len(sum) != sha256.Size {
 			return fmt.Errorf("--seen %s: write SEQ:HASH as in the log and the CSV, such as 12:9f2c… (64 digits)", text)
 		}
-		known = append(known, audit.Known{Seq: seq, Hash: sum})
+		known = append(known, people.KnownEnd{Seq: seq, Hash: sum})
 	}
 	return s.withPeople(ctx, func(store *db.Store, _ people.People) error {
 		log, err := s.auditLog(ctx, store)
@@ -353,7 +353,7 @@ func (sealAuditCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) 
 		if err != nil {
 			return err
 		}
-		if err := log.SealAgain(ctx, audit.Entry{Actor: commander(), Via: "command"}); err != nil {
+		if err := log.SealAgain(ctx, people.AuditEntry{Actor: commander(), Via: "command"}); err != nil {
 			return err
 		}
 		_, err = fmt.Fprintln(stdout, "the audit log is sealed in its current state; the last entry records this")

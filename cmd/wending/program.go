@@ -22,7 +22,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"wending/db"
-	"wending/db/audit"
 	"wending/db/engine"
 	"wending/db/people"
 	"wending/db/pg"
@@ -171,8 +170,8 @@ func (s *Settings) connect(ctx context.Context, log *slog.Logger, e endpoints) (
 		return nil, err
 	}
 	if e.listener != nil { // only processes with pages write the audit
-		unsealed := (*audit.SealError)(nil)
-		if err := audit.New(p.store, p.sealer).Seal(ctx); errors.As(err, &unsealed) {
+		unsealed := (*people.AuditSealError)(nil)
+		if err := people.NewAuditLog(p.store, p.sealer).Seal(ctx); errors.As(err, &unsealed) {
 			log.ErrorContext(ctx, "the audit log's seal is broken, see 'wending audit verify'", "error", err)
 		} else if err != nil {
 			return nil, err

@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"wending/db"
-	"wending/db/audit"
+	"wending/db/people"
 	"wending/db/pg/embedded"
 	"wending/db/report"
 	"wending/db/upkeep"
@@ -71,8 +71,8 @@ func (c rotateKeyCommand) Run(ctx context.Context, s *Settings, log *slog.Logger
 	if err != nil {
 		return err
 	}
-	sealing := audit.New(store, sealer).Seal(ctx)
-	unsealed := (*audit.SealError)(nil)
+	sealing := people.NewAuditLog(store, sealer).Seal(ctx)
+	unsealed := (*people.AuditSealError)(nil)
 	if sealing != nil && !errors.As(sealing, &unsealed) {
 		return sealing
 	}
@@ -148,10 +148,10 @@ func (c rotateKeyCommand) giveUp(ctx context.Context, s *Settings, store *db.Sto
 		return errors.New("nothing was changed. If you find the key, start with it; otherwise make a backup and run the " +
 			"command again with --confirm")
 	}
-	log, unsealed := audit.New(store, loss.Sealer), (*audit.SealError)(nil)
+	log, unsealed := people.NewAuditLog(store, loss.Sealer), (*people.AuditSealError)(nil)
 	err = log.Seal(ctx)
 	if loss.IsForeign && errors.As(err, &unsealed) {
-		err = log.SealAgain(ctx, audit.Entry{Actor: commander(), Via: audit.ViaCommand})
+		err = log.SealAgain(ctx, people.AuditEntry{Actor: commander(), Via: people.ViaCommand})
 	}
 	if err != nil && !errors.As(err, &unsealed) {
 		return err
@@ -160,7 +160,8 @@ func (c rotateKeyCommand) giveUp(ctx context.Context, s *Settings, store *db.Sto
 	if err != nil {
 		return err
 	}
-	entry := audit.Entry{Actor: commander(), Via: audit.ViaCommand, Action: "key.lost", Object: audit.ObjectOf("key.lost"),
+	entry := people.AuditEntry{Actor: commander(), Via: people.ViaCommand,
+		Action: "key.lost", Object: people.ObjectOfAction("key.lost"),
 		Status: http.StatusOK, After: string(after)}
 	begun, err := log.Begin(ctx, entry)
 	if err != nil {

@@ -1,6 +1,7 @@
 // Package people stores who may use the installation: accounts and their sessions, projects with their members and
 // quotas, programs' tokens, passkeys and links to shared reports. Secrets that authenticate somebody are stored as
-// hashes.
+// hashes. It also stores who did what, in the audit log: entries that are only ever added, each with a hash that covers
+// the one before it.
 package people
 
 import (

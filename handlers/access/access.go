@@ -20,7 +20,6 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
-	"wending/db/audit"
 	"wending/db/people"
 	"wending/handlers/pages"
 	"wending/handlers/request"
@@ -37,7 +36,7 @@ type Config struct {
 	// Quotas count uploaded files.
 	Quotas people.Quotas
 	// Audit records who did what; Failed is called if that fails.
-	Audit  audit.Log
+	Audit  people.AuditLog
 	Failed func(ctx context.Context, err error)
 	// Trusted are the proxies that are trusted to report the client's address and protocol.
 	Trusted []netip.Prefix

@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
-	"wending/db/audit"
+	"wending/db/people"
 	"wending/handlers/request"
 )
 
@@ -32,7 +32,7 @@ type recording struct {
 // record returns a context in which handlers can add details to the audit record. The entry is stored just
 // before the response begins, so a client that has the response finds the entry.
 func (g *Guard) record(c echo.Context, rule Rule) (context.Context, *recording) {
-	r := &recording{AuditRecord: request.AuditRecord{AuditEntry: audit.Entry{Action: rule.action}}, guard: g,
+	r := &recording{AuditRecord: request.AuditRecord{AuditEntry: people.AuditEntry{Action: rule.action}}, guard: g,
 		action: rule.action}
 	r.Begin = r.begin
 	ctx := request.WithAudit(c.Request().Context(), &r.AuditRecord)
@@ -80,7 +80,7 @@ func (r *recording) abandon() {
 }
 
 // settle adds the entry of an intent; if it has no action, the intent is dropped.
-func (g *Guard) settle(ctx context.Context, intent uuid.UUID, entry audit.Entry) (err error) {
+func (g *Guard) settle(ctx context.Context, intent uuid.UUID, entry people.AuditEntry) (err error) {
 	switch {
 	case entry.Action == "":
 		err = g.Audit.Drop(ctx, intent)
@@ -101,7 +101,7 @@ func (g *Guard) settle(ctx context.Context, intent uuid.UUID, entry audit.Entry)
 
 // logEntry logs an entry that was added, so that the database's entries can be checked against a copy of the log
 // kept elsewhere.
-func (g *Guard) logEntry(ctx context.Context, added audit.Entry) {
+func (g *Guard) logEntry(ctx context.Context, added people.AuditEntry) {
 	g.Log.InfoContext(ctx, "audit", "seq", added.Seq, "action", added.Action, "actor", added.Actor,
 		"object_id", added.ObjectID,
 		"status", added.Status, "hash", hex.EncodeToString(added.Hash))
@@ -129,12 +129,12 @@ const maxLate = 100_000
 // unsettled is an entry that could not be added when its request ended.
 type unsettled struct {
 	intent uuid.UUID
-	entry  audit.Entry
+	entry  people.AuditEntry
 }
 
 // settleLater keeps an entry until it can be added. In the meantime the entry is in the log, and its intent in the
 // database.
-func (g *Guard) settleLater(ctx context.Context, intent uuid.UUID, entry audit.Entry) {
+func (g *Guard) settleLater(ctx context.Context, intent uuid.UUID, entry people.AuditEntry) {
 	g.Log.WarnContext(ctx, "audit entry not stored, will retry", "action", entry.Action, "actor", entry.Actor,
 		"object", entry.Object, "object_id", entry.ObjectID,
 		"address", entry.Address, "status", entry.Status, "request_id", entry.RequestID)
@@ -181,7 +181,7 @@ func (g *Guard) keepAudit(ctx context.Context, steadySince *time.Time) {
 	if err == nil {
 		err = g.settleLate(ctx)
 	}
-	var counted, lost []audit.Entry
+	var counted, lost []people.AuditEntry
 	if err == nil {
 		counted, err = g.Audit.AddCounted(ctx)
 	}
@@ -225,7 +225,7 @@ func (g *Guard) describe(ctx context.Context, entry *request.AuditEntry, info re
 	if entry.Action == "" {
 		return
 	}
-	entry.Object, entry.ObjectID = audit.ObjectOf(entry.Action), asked.object
+	entry.Object, entry.ObjectID = people.ObjectOfAction(entry.Action), asked.object
 	if asked.object != "" && asked.rule.object != "" {
 		if _, _, name, err := g.projectOf(ctx, asked); err == nil {
 			entry.ObjectName = name

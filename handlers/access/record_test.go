@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"wending/db/audit"
 	"wending/db/dbtest"
+	"wending/db/people"
 	"wending/jobs/secret"
 )
 
@@ -21,12 +21,12 @@ func TestOthersRecordWhatWasLost(t *testing.T) {
 	store, tables := dbtest.Open(t)
 	sealer, err := secret.NewSealer(secret.Keys{Current: dbtest.SecretKey})
 	require.NoError(t, err)
-	log := audit.New(store, sealer)
+	log := people.NewAuditLog(store, sealer)
 	guard := NewGuard(Config{Audit: log, Log: slog.New(slog.DiscardHandler)})
-	own, err := log.Begin(t.Context(), audit.Entry{Actor: "李雷", Action: "task.run"})
+	own, err := log.Begin(t.Context(), people.AuditEntry{Actor: "李雷", Action: "task.run"})
 	require.NoError(t, err)
 	guard.hold(own)
-	_, err = log.Begin(t.Context(), audit.Entry{Actor: "李雷", Action: "task.delete"})
+	_, err = log.Begin(t.Context(), people.AuditEntry{Actor: "李雷", Action: "task.delete"})
 	require.NoError(t, err)
 	tables.MustExec(`UPDATE audit_intents SET alive_at = alive_at - interval '1 hour'`)
 	told := func() (actions []string) {
@@ -48,7 +48,7 @@ func TestOthersRecordWhatWasLost(t *testing.T) {
 	require.Equal(t, []string{"task.delete 0"}, told())
 
 	// An entry that could not be added when its request ended is kept until it can be added.
-	guard.settleLater(t.Context(), own, audit.Entry{Actor: "李雷", Action: "task.run", Status: 202})
+	guard.settleLater(t.Context(), own, people.AuditEntry{Actor: "李雷", Action: "task.run", Status: 202})
 	guard.keepAudit(t.Context(), &steadySince)
 	require.Len(t, told(), 2)
 	require.Empty(t, guard.begun)

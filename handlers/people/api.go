@@ -9,7 +9,6 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
-	"wending/db/audit"
 	"wending/db/people"
 	"wending/handlers/form"
 	"wending/handlers/request"
@@ -64,7 +63,7 @@ type endpoints struct{ *handler }
 
 // Enums lists the types of these endpoints that have few values.
 func Enums() []rest.Enum {
-	return []rest.Enum{rest.EnumOf(people.Roles), rest.EnumNamed("audited via", audit.Vias)}
+	return []rest.Enum{rest.EnumOf(people.Roles), rest.EnumNamed("audited via", people.AuditVias)}
 }
 
 // RegisterAPI adds the endpoints.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"wending/db/audit"
+	"wending/db/people"
 	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/jobs/cron"
@@ -39,8 +39,8 @@ func moment(name, text string, isLast bool) (*time.Time, error) {
 }
 
 // auditFilter reads the filter of the audit.
-func auditFilter(actor, action, object, from, to string) (filter audit.Filter, err error) {
-	filter = audit.Filter{Actor: request.SearchText(actor), Action: request.SearchText(action),
+func auditFilter(actor, action, object, from, to string) (filter people.AuditFilter, err error) {
+	filter = people.AuditFilter{Actor: request.SearchText(actor), Action: request.SearchText(action),
 		Object: request.SearchText(object)}
 	var first, last error
 	filter.From, first = moment("from", strings.TrimSpace(from), false)
@@ -82,7 +82,7 @@ func (h *handler) showAudit(c echo.Context) error {
 		return err
 	}
 	if view.IsChecked = c.QueryParam("check") == "1"; view.IsChecked {
-		broken, unsealed := (*audit.BrokenError)(nil), (*audit.SealError)(nil)
+		broken, unsealed := (*people.BrokenChainError)(nil), (*people.AuditSealError)(nil)
 		found, err := h.Audit.Verify(ctx)
 		switch view.Count = found.Entries; {
 		case errors.As(err, &broken):
@@ -104,9 +104,10 @@ var auditColumns = []string{
 }
 
 // exportAudit sends the entries that match as CSV, oldest first.
-func (h *handler) exportAudit(c echo.Context, filter audit.Filter) error {
+func (h *handler) exportAudit(c echo.Context, filter people.AuditFilter) error {
 	ctx := c.Request().Context()
-	if err := request.Intend(ctx, func(e *audit.Entry) { e.Action, e.Object = "audit.export", "audit" }); err != nil {
+	name := func(e *people.AuditEntry) { e.Action, e.Object = "audit.export", "audit" }
+	if err := request.Intend(ctx, name); err != nil {
 		return err
 	}
 	leave, err := pages.Gates(c).Exports.Enter(ctx)
@@ -123,7 +124,7 @@ func (h *handler) exportAudit(c echo.Context, filter audit.Filter) error {
 		if err != nil {
 			return err
 		}
-		err = h.Audit.Each(ctx, filter, func(e audit.Entry) error {
+		err = h.Audit.Each(ctx, filter, func(e people.AuditEntry) error {
 			return table.Row([]string{
 				strconv.FormatInt(e.Seq, 10), cron.BeijingRFC3339(e.At), e.Actor, e.ActorID, e.TokenID, e.Address, e.Via, e.Action,
 				e.Object, e.ObjectID,

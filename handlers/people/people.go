@@ -7,7 +7,6 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
-	"wending/db/audit"
 	"wending/db/people"
 	"wending/handlers/access"
 	"wending/handlers/form"
@@ -26,7 +25,7 @@ type Config struct {
 	// Files stores the files that agents produced.
 	Files blob.Store
 	Guard *access.Guard
-	Audit audit.Log
+	Audit people.AuditLog
 	// Passkeys handles this site's passkeys; nil means that the site cannot have any.
 	Passkeys *access.Passkeys
 	// HasPasswords reports that accounts are created here, and not by a provider.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"wending/db/audit"
 	"wending/db/people"
 	"wending/handlers/rest"
 )
@@ -152,7 +151,7 @@ func settings(text string) json.RawMessage {
 	return json.RawMessage(text)
 }
 
-func newRecord(e audit.Entry) Record {
+func newRecord(e people.AuditEntry) Record {
 	return Record{
 		Seq: e.Seq, At: rest.Moment(e.At), Actor: e.Actor, ActorID: e.ActorID, TokenID: e.TokenID, Address: e.Address,
 		Via: e.Via, Action: e.Action,

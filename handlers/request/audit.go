@@ -6,11 +6,11 @@ import (
 	"reflect"
 	"time"
 
-	"wending/db/audit"
+	"wending/db/people"
 )
 
 // AuditEntry is the audit entry of a request.
-type AuditEntry = audit.Entry
+type AuditEntry = people.AuditEntry
 
 // AuditRecord is the audit record of a request.
 type AuditRecord struct {

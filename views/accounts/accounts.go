@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"wending/db/audit"
 	"wending/db/people"
 	"wending/views/text"
 	"wending/views/ui"
@@ -121,7 +120,7 @@ type Project struct {
 
 // Audit is a page of the audit.
 type Audit struct {
-	Entries []audit.Entry
+	Entries []people.AuditEntry
 	// Actor, Action, Object, From and To are the typed filters.
 	Actor, Action, Object, From, To string
 	Actions                         []string
@@ -233,7 +232,7 @@ func share(used, most float64) int {
 
 // statusName returns the text for the status of an unsuccessful response.
 func statusName(locale text.Locale, status int) string {
-	if status == audit.StatusUnknown {
+	if status == people.OutcomeUnknown {
 		return locale.Text("audit.unknown")
 	}
 	if status < 500 {

@@ -19,7 +19,7 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db"
-	"wending/db/journal"
+	"wending/db/engine"
 	"wending/db/measure"
 	"wending/db/people"
 	"wending/db/report"
@@ -102,7 +102,7 @@ type Card struct {
 	// Retry is the progress of runs that are being repeated; nil if there are none.
 	Retry *report.Retry
 	// Assets are the files that agents produced, by run id.
-	Assets map[int64][]journal.Asset
+	Assets map[int64][]engine.Asset
 	// Pictures are small images of them as data URLs, by asset id, in a standalone document.
 	Pictures map[uuid.UUID]string
 	// isByMeaning reports that answers with the same letter say the same; otherwise their content is equal.

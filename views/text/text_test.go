@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"wending/db"
-	"wending/db/audit"
 	"wending/db/engine"
 	"wending/db/entries"
 	"wending/db/event"
@@ -321,7 +320,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	add("duty.", "password", "passkey")
 	add("token.reach.", "accounts", "installation")
 	add("action.", accounts.OwnActions...)
-	for _, action := range append(access.Actions(), "share.open", "backup.restore", "audit.export", audit.SealAction) {
+	for _, action := range append(access.Actions(), "share.open", "backup.restore", "audit.export", people.SealAction) {
 		if slices.Contains(accounts.OwnActions, action) {
 			continue
 		}

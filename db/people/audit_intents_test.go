@@ -1,4 +1,4 @@
-package audit_test
+package people_test
 
 import (
 	"testing"
@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"wending/db"
-	"wending/db/audit"
 	"wending/db/dbtest"
+	"wending/db/people"
 )
 
 // An action begun by a process that has died gets an entry with an unknown outcome; an action that its process holds,
@@ -17,8 +17,8 @@ import (
 func TestWhatWasBegunIsNeverWithoutAnEntry(t *testing.T) {
 	t.Parallel()
 	store, tables := dbtest.Open(t)
-	log := audit.New(store, sealer(t, 1))
-	entry := audit.Entry{Actor: "李雷", Action: "task.delete", ObjectID: "t1", Before: `{"a": 1}`}
+	log := people.NewAuditLog(store, sealer(t, 1))
+	entry := people.AuditEntry{Actor: "李雷", Action: "task.delete", ObjectID: "t1", Before: `{"a": 1}`}
 	begin := func() uuid.UUID {
 		t.Helper()
 		id, err := log.Begin(t.Context(), entry)
@@ -38,16 +38,16 @@ func TestWhatWasBegunIsNeverWithoutAnEntry(t *testing.T) {
 	added, err = log.CloseLost(t.Context(), time.Minute)
 	require.NoError(t, err)
 	require.Len(t, added, 1)
-	require.Equal(t, audit.StatusUnknown, added[0].Status)
+	require.Equal(t, people.OutcomeUnknown, added[0].Status)
 	require.Equal(t, entry.Before, added[0].Before)
 
 	// If the process was only slow, its outcome is recorded as well.
 	_, err = log.Complete(t.Context(), lost, entry)
 	require.NoError(t, err)
-	listed, total, err := log.List(t.Context(), audit.Filter{}, db.Page{Number: 1, Size: 10})
+	listed, total, err := log.List(t.Context(), people.AuditFilter{}, db.Page{Number: 1, Size: 10})
 	require.NoError(t, err)
 	require.Equal(t, 3, total)
-	require.Equal(t, []int{204, audit.StatusUnknown, 204}, []int{listed[0].Status, listed[1].Status, listed[2].Status})
+	require.Equal(t, []int{204, people.OutcomeUnknown, 204}, []int{listed[0].Status, listed[1].Status, listed[2].Status})
 	_, err = log.Verify(t.Context())
 	require.NoError(t, err)
 }
@@ -55,8 +55,8 @@ func TestWhatWasBegunIsNeverWithoutAnEntry(t *testing.T) {
 // The cost of an entry for a request: added at the end, and stored beforehand with Begin.
 func BenchmarkEntry(b *testing.B) {
 	store, _ := dbtest.Open(b)
-	log := audit.New(store, sealer(b, 1))
-	entry := audit.Entry{Actor: "李雷", Action: "task.delete", ObjectID: "t1", Status: 204}
+	log := people.NewAuditLog(store, sealer(b, 1))
+	entry := people.AuditEntry{Actor: "李雷", Action: "task.delete", ObjectID: "t1", Status: 204}
 	b.Run("added", func(b *testing.B) {
 		for b.Loop() {
 			_, err := log.Add(b.Context(), entry)

@@ -1,4 +1,4 @@
-package audit
+package people
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 
 // Count counts an event instead of adding an entry, by action, object and hour. AddCounted then adds one entry
 // for each count.
-func (l Log) Count(ctx context.Context, entry Entry) error {
+func (l AuditLog) Count(ctx context.Context, entry AuditEntry) error {
 	const count = `
 		INSERT INTO audit_counts AS c (action, object_id, hour, entry)
 		VALUES ($1, $2, date_trunc('hour', now()), $3)
@@ -33,7 +33,7 @@ type counted struct {
 
 // AddCounted adds the entries of the hours that are over and returns them. Each is added in the transaction that
 // deletes its count.
-func (l Log) AddCounted(ctx context.Context) (added []Entry, err error) {
+func (l AuditLog) AddCounted(ctx context.Context) (added []AuditEntry, err error) {
 	const take = `
 		DELETE FROM audit_counts
 		WHERE (action, object_id, hour) = (
@@ -41,7 +41,7 @@ func (l Log) AddCounted(ctx context.Context) (added []Entry, err error) {
 			WHERE hour < date_trunc('hour', now())
 			ORDER BY hour, action, object_id LIMIT 1 FOR UPDATE SKIP LOCKED)
 		RETURNING entry, count, hour`
-	return l.addEach(ctx, "add counted actions to the audit log", func(tx *sqlx.Tx) (entry Entry, err error) {
+	return l.addEach(ctx, "add counted actions to the audit log", func(tx *sqlx.Tx) (entry AuditEntry, err error) {
 		var row struct {
 			Entry string    `db:"entry"`
 			Count int64     `db:"count"`

@@ -1,4 +1,4 @@
-package audit
+package people
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 // Begin durably stores an action that is about to be performed, and returns the id with which Complete adds its entry
 // or Drop discards it. If neither happens because the process dies, CloseLost adds an entry with an unknown outcome,
 // so every action that follows Begin has an entry.
-func (l Log) Begin(ctx context.Context, entry Entry) (id uuid.UUID, err error) {
+func (l AuditLog) Begin(ctx context.Context, entry AuditEntry) (id uuid.UUID, err error) {
 	text, err := json.Marshal(entry)
 	if err != nil {
 		return id, err
@@ -28,7 +28,7 @@ func (l Log) Begin(ctx context.Context, entry Entry) (id uuid.UUID, err error) {
 
 // Complete adds the entry of an action that was begun. If its outcome has already been recorded as unknown, the
 // audit holds two entries.
-func (l Log) Complete(ctx context.Context, id uuid.UUID, entry Entry) (Entry, error) {
+func (l AuditLog) Complete(ctx context.Context, id uuid.UUID, entry AuditEntry) (AuditEntry, error) {
 	err := l.db.InTx(ctx, "add an audit entry", func(tx *sqlx.Tx) (err error) {
 		if _, err := tx.ExecContext(ctx, `DELETE FROM audit_intents WHERE id = $1`, id); err != nil {
 			return pg.Classify("complete a pending audit entry", err)
@@ -40,20 +40,20 @@ func (l Log) Complete(ctx context.Context, id uuid.UUID, entry Entry) (Entry, er
 }
 
 // Drop discards an action that was begun but not performed.
-func (l Log) Drop(ctx context.Context, id uuid.UUID) error {
+func (l AuditLog) Drop(ctx context.Context, id uuid.UUID) error {
 	_, err := l.db.ExecContext(ctx, `DELETE FROM audit_intents WHERE id = $1`, id)
 	return pg.Classify("drop a pending audit entry", err)
 }
 
 // Hold keeps a begun action from being considered lost.
-func (l Log) Hold(ctx context.Context, begun []uuid.UUID) error {
+func (l AuditLog) Hold(ctx context.Context, begun []uuid.UUID) error {
 	_, err := l.db.ExecContext(ctx, `UPDATE audit_intents SET alive_at = now() WHERE id = ANY ($1)`, pq.Array(begun))
 	return pg.Classify("keep pending audit entries", err)
 }
 
-// CloseLost adds entries with StatusUnknown for the actions that were begun by processes that have been silent
+// CloseLost adds entries with OutcomeUnknown for the actions that were begun by processes that have been silent
 // for the given time, and returns those entries.
-func (l Log) CloseLost(ctx context.Context, silent time.Duration) (added []Entry, err error) {
+func (l AuditLog) CloseLost(ctx context.Context, silent time.Duration) (added []AuditEntry, err error) {
 	const take = `
 		DELETE FROM audit_intents
 		WHERE id = (
@@ -61,21 +61,22 @@ func (l Log) CloseLost(ctx context.Context, silent time.Duration) (added []Entry
 			WHERE alive_at < now() - $1 * interval '1 second'
 			ORDER BY alive_at LIMIT 1 FOR UPDATE SKIP LOCKED)
 		RETURNING entry`
-	return l.addEach(ctx, "record lost audit entries", func(tx *sqlx.Tx) (entry Entry, err error) {
+	return l.addEach(ctx, "record lost audit entries", func(tx *sqlx.Tx) (entry AuditEntry, err error) {
 		var text string
 		if err := tx.GetContext(ctx, &text, take, silent.Seconds()); err != nil {
 			return entry, pg.Classify("take a lost audit entry", err)
 		}
 		err = json.Unmarshal([]byte(text), &entry)
-		entry.Status = StatusUnknown
+		entry.Status = OutcomeUnknown
 		return entry, err
 	})
 }
 
 // addEach adds the entries that take returns, each in its own transaction, until take returns pg.ErrNotFound.
-func (l Log) addEach(ctx context.Context, doing string, take func(*sqlx.Tx) (Entry, error)) (added []Entry, err error) {
+func (l AuditLog) addEach(ctx context.Context, doing string,
+	take func(*sqlx.Tx) (AuditEntry, error)) (added []AuditEntry, err error) {
 	for {
-		var entry Entry
+		var entry AuditEntry
 		err := l.db.InTx(ctx, doing, func(tx *sqlx.Tx) (err error) {
 			if entry, err = take(tx); err == nil {
 				entry, err = l.add(ctx, tx, entry)

@@ -1,4 +1,4 @@
-package audit_test
+package people_test
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"wending/db"
-	"wending/db/audit"
 	"wending/db/dbtest"
+	"wending/db/people"
 )
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
@@ -20,11 +20,11 @@ func TestMain(m *testing.M) { dbtest.Main(m) }
 func TestTheChainShowsWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	store, tables := dbtest.Open(t)
-	log := audit.New(store, sealer(t, 1))
+	log := people.NewAuditLog(store, sealer(t, 1))
 	var all sync.WaitGroup
 	for n := range 40 {
 		all.Go(func() {
-			_, err := log.Add(t.Context(), audit.Entry{Actor: fmt.Sprint("李雷", n%4), Action: "task.delete", Object: "task",
+			_, err := log.Add(t.Context(), people.AuditEntry{Actor: fmt.Sprint("李雷", n%4), Action: "task.delete", Object: "task",
 				ObjectName: "法规", After: `{"a": 1}`, Status: 204})
 			if err != nil {
 				t.Error(err)
@@ -54,7 +54,7 @@ func TestTheChainShowsWhatIsMissing(t *testing.T) {
 		tx.MustExec(statement)
 		require.NoError(t, tx.Commit())
 		_, err = log.Verify(t.Context())
-		broken := (*audit.BrokenError)(nil)
+		broken := (*people.BrokenChainError)(nil)
 		require.ErrorAs(t, err, &broken)
 		require.Equal(t, at, broken.Seq)
 	}
@@ -81,13 +81,13 @@ func TestTheChainShowsWhatIsMissing(t *testing.T) {
 		restore()
 	}
 
-	listed, total, err := log.List(t.Context(), audit.Filter{Actor: "李雷1", Action: "task", Object: "法"},
+	listed, total, err := log.List(t.Context(), people.AuditFilter{Actor: "李雷1", Action: "task", Object: "法"},
 		db.Page{Number: 1, Size: 3})
 	require.NoError(t, err)
 	require.Equal(t, 10, total)
 	require.Len(t, listed, 3)
 	require.Greater(t, listed[0].Seq, listed[1].Seq, "the newest first")
-	_, total, err = log.List(t.Context(), audit.Filter{Action: "tas"}, db.Page{Number: 1, Size: 3})
+	_, total, err = log.List(t.Context(), people.AuditFilter{Action: "tas"}, db.Page{Number: 1, Size: 3})
 	require.NoError(t, err)
 	require.Zero(t, total)
 
@@ -109,7 +109,7 @@ func TestTheChainShowsWhatIsMissing(t *testing.T) {
 	found, err = log.Verify(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, found.Entries, "all of them may be old")
-	_, err = log.Add(t.Context(), audit.Entry{Actor: "李雷", Action: "task.delete", Object: "task", Status: 204})
+	_, err = log.Add(t.Context(), people.AuditEntry{Actor: "李雷", Action: "task.delete", Object: "task", Status: 204})
 	require.NoError(t, err)
 	found, err = log.Verify(t.Context())
 	require.NoError(t, err)

@@ -1,4 +1,4 @@
-package audit_test
+package people_test
 
 import (
 	"bytes"
@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"wending/db"
-	"wending/db/audit"
 	"wending/db/dbtest"
+	"wending/db/people"
 	"wending/jobs/secret"
 )
 
@@ -29,12 +29,12 @@ func sealer(t testing.TB, n byte, previous ...byte) *secret.Sealer {
 }
 
 // sealed returns an audit of ten entries.
-func sealed(t *testing.T) (store *db.Store, tables *sqlx.DB, log audit.Log, entries []audit.Entry) {
+func sealed(t *testing.T) (store *db.Store, tables *sqlx.DB, log people.AuditLog, entries []people.AuditEntry) {
 	t.Helper()
 	store, tables = dbtest.Open(t)
-	log = audit.New(store, sealer(t, 1))
+	log = people.NewAuditLog(store, sealer(t, 1))
 	for range 10 {
-		entry, err := log.Add(t.Context(), audit.Entry{Actor: "李雷", Action: "task.delete", Status: 204})
+		entry, err := log.Add(t.Context(), people.AuditEntry{Actor: "李雷", Action: "task.delete", Status: 204})
 		require.NoError(t, err)
 		require.False(t, entry.IsUnsealed)
 		entries = append(entries, entry)
@@ -74,13 +74,13 @@ func TestTheSealShowsWhatWasRemoved(t *testing.T) {
 		_, err := log.Verify(t.Context())
 		require.NoError(t, err)
 		change(t, tables, statements)
-		unsealed := (*audit.SealError)(nil)
+		unsealed := (*people.AuditSealError)(nil)
 		_, err = log.Verify(t.Context())
 		require.ErrorAs(t, err, &unsealed, name)
 		if name == "everything, with the seal" { // this looks like a new installation: only --seen reveals the difference
 			continue
 		}
-		entry, err := log.Add(t.Context(), audit.Entry{Actor: "韩梅梅", Action: "task.create", Status: 201})
+		entry, err := log.Add(t.Context(), people.AuditEntry{Actor: "韩梅梅", Action: "task.create", Status: 201})
 		require.NoError(t, err, name)
 		require.True(t, entry.IsUnsealed, name)
 		_, err = log.Verify(t.Context())
@@ -93,11 +93,11 @@ func TestTheSealShowsWhatWasRemoved(t *testing.T) {
 func TestKnownEntriesShowAnOlderState(t *testing.T) {
 	t.Parallel()
 	_, tables, log, entries := sealed(t)
-	known := func(n int) audit.Known { return audit.Known{Seq: entries[n-1].Seq, Hash: entries[n-1].Hash} }
+	known := func(n int) people.KnownEnd { return people.KnownEnd{Seq: entries[n-1].Seq, Hash: entries[n-1].Hash} }
 	tables.MustExec(`CREATE TABLE spare AS SELECT * FROM audit_chain`)
-	later, err := log.Add(t.Context(), audit.Entry{Actor: "李雷", Action: "user.create", Status: 303})
+	later, err := log.Add(t.Context(), people.AuditEntry{Actor: "李雷", Action: "user.create", Status: 303})
 	require.NoError(t, err)
-	newest := audit.Known{Seq: later.Seq, Hash: later.Hash}
+	newest := people.KnownEnd{Seq: later.Seq, Hash: later.Hash}
 	found, err := log.Verify(t.Context(), known(1), known(10), newest)
 	require.NoError(t, err)
 	require.Equal(t, newest, found.Last)
@@ -106,16 +106,16 @@ func TestKnownEntriesShowAnOlderState(t *testing.T) {
 		`DELETE FROM audit_entries WHERE seq = 11; DELETE FROM audit_chain; INSERT INTO audit_chain SELECT * FROM spare;`)
 	_, err = log.Verify(t.Context(), known(1), known(10))
 	require.NoError(t, err, "the older state was whole")
-	missing := (*audit.MissingError)(nil)
+	missing := (*people.MissingEntryError)(nil)
 	_, err = log.Verify(t.Context(), known(1), newest)
 	require.ErrorAs(t, err, &missing)
 	require.EqualValues(t, 11, missing.Seq)
-	again, err := log.Add(t.Context(), audit.Entry{Actor: "李雷", Action: "user.create", Status: 303})
+	again, err := log.Add(t.Context(), people.AuditEntry{Actor: "李雷", Action: "user.create", Status: 303})
 	require.NoError(t, err)
 	require.Equal(t, newest.Seq, again.Seq)
 	_, err = log.Verify(t.Context(), newest)
 	require.ErrorAs(t, err, &missing, "another entry with its number")
-	_, err = log.Verify(t.Context(), audit.Known{Seq: 12, Hash: newest.Hash})
+	_, err = log.Verify(t.Context(), people.KnownEnd{Seq: 12, Hash: newest.Hash})
 	require.ErrorAs(t, err, &missing)
 }
 
@@ -127,8 +127,8 @@ func TestLawfulRemovalIsToldApart(t *testing.T) {
 	removed, err := log.Prune(t.Context(), time.Since(entries[4].At))
 	require.NoError(t, err)
 	require.Positive(t, removed)
-	first := audit.Known{Seq: entries[0].Seq, Hash: entries[0].Hash}
-	found, err := log.Verify(t.Context(), first, audit.Known{Seq: entries[9].Seq, Hash: entries[9].Hash})
+	first := people.KnownEnd{Seq: entries[0].Seq, Hash: entries[0].Hash}
+	found, err := log.Verify(t.Context(), first, people.KnownEnd{Seq: entries[9].Seq, Hash: entries[9].Hash})
 	require.NoError(t, err)
 	require.EqualValues(t, removed, found.RemovedTo)
 	require.Equal(t, 10-removed, found.Entries)
@@ -141,7 +141,7 @@ func TestTheSealFollowsUpgradesAndKeys(t *testing.T) {
 	store, tables, log, entries := sealed(t)
 	change(t, tables, `UPDATE audit_chain SET seal = NULL`)
 	require.NoError(t, log.Seal(t.Context()))
-	found, err := log.Verify(t.Context(), audit.Known{Seq: 10, Hash: entries[9].Hash})
+	found, err := log.Verify(t.Context(), people.KnownEnd{Seq: 10, Hash: entries[9].Hash})
 	require.NoError(t, err)
 	require.Equal(t, 11, found.Entries, "that it was sealed is an entry")
 	require.Len(t, found.Seals, 1)
@@ -151,21 +151,21 @@ func TestTheSealFollowsUpgradesAndKeys(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 11, found.Entries)
 	change(t, tables, `UPDATE audit_chain SET seal = NULL`)
-	unsealed := (*audit.SealError)(nil)
+	unsealed := (*people.AuditSealError)(nil)
 	require.ErrorAs(t, log.Seal(t.Context()), &unsealed, "a seal does not get lost by itself")
-	require.NoError(t, log.SealAgain(t.Context(), audit.Entry{Actor: "root", Via: "command"}))
+	require.NoError(t, log.SealAgain(t.Context(), people.AuditEntry{Actor: "root", Via: "command"}))
 
-	both := audit.New(store, sealer(t, 2, 1))
+	both := people.NewAuditLog(store, sealer(t, 2, 1))
 	require.NoError(t, both.Seal(t.Context()), "the key is rotated")
-	alone := audit.New(store, sealer(t, 2))
+	alone := people.NewAuditLog(store, sealer(t, 2))
 	_, err = alone.Verify(t.Context())
 	require.NoError(t, err)
 	_, err = log.Verify(t.Context())
 	require.ErrorIs(t, err, secret.ErrSigner)
 
-	lost := audit.New(store, sealer(t, 3))
+	lost := people.NewAuditLog(store, sealer(t, 3))
 	require.ErrorIs(t, lost.Seal(t.Context()), secret.ErrSigner)
-	require.NoError(t, lost.SealAgain(t.Context(), audit.Entry{Actor: "root", Via: "command"}))
+	require.NoError(t, lost.SealAgain(t.Context(), people.AuditEntry{Actor: "root", Via: "command"}))
 	found, err = lost.Verify(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 13, found.Entries)
@@ -181,7 +181,7 @@ func TestRemovalWhileReadingIsNoBreak(t *testing.T) {
 	defer removing.Rollback()
 	removing.MustExec(`LOCK TABLE audit_entries IN ACCESS EXCLUSIVE MODE`)
 	type outcome struct {
-		found audit.Verified
+		found people.VerifiedAudit
 		err   error
 	}
 	verified := make(chan outcome, 1)

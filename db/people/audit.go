@@ -1,5 +1,4 @@
-// Package audit stores who did what: entries that are only ever added, each with a hash that covers the one before it.
-package audit
+package people
 
 import (
 	"bytes"
@@ -18,11 +17,11 @@ import (
 // ViaCommand is the Via of actions on the command line.
 const ViaCommand = "command"
 
-// Vias are the ways in which an action can be requested.
-var Vias = []string{db.ViaPage, db.ViaAPI, ViaCommand}
+// AuditVias are the ways in which an action can be requested.
+var AuditVias = []string{db.ViaPage, db.ViaAPI, ViaCommand}
 
-// Entry is a row of audit_entries.
-type Entry struct {
+// AuditEntry is a row of audit_entries.
+type AuditEntry struct {
 	Seq int64     `db:"seq" json:"seq"`
 	At  time.Time `db:"at" json:"at"`
 	// Actor is the name of the account or token, or the name that the person typed; without accounts it is the
@@ -31,7 +30,7 @@ type Entry struct {
 	ActorID string `db:"actor_id" json:"actor_id"`
 	TokenID string `db:"token_id" json:"token_id"`
 	Address string `db:"address" json:"address"`
-	// Via is one of Vias.
+	// Via is one of AuditVias.
 	Via string `db:"via" json:"via"`
 	// Action is the recorded action: task.delete, sign-in.
 	Action string `db:"action" json:"action"`
@@ -41,7 +40,7 @@ type Entry struct {
 	ObjectName  string `db:"object_name" json:"object_name"`
 	ProjectID   string `db:"project_id" json:"project_id"`
 	ProjectName string `db:"project_name" json:"project_name"`
-	// Status is the HTTP status of the response; StatusUnknown means that the outcome of the request is unknown.
+	// Status is the HTTP status of the response; OutcomeUnknown means that the outcome of the request is unknown.
 	Status int `db:"status" json:"status"`
 	// Before and After are settings as JSON, without secrets; empty if none changed.
 	Before    string `db:"before" json:"before"`
@@ -53,11 +52,11 @@ type Entry struct {
 	IsUnsealed bool `db:"-" json:"-"`
 }
 
-// StatusUnknown is the status of an action whose process died before recording the outcome.
-const StatusUnknown = 0
+// OutcomeUnknown is the status of an action whose process died before recording the outcome.
+const OutcomeUnknown = 0
 
 // hashAfter returns the entry's hash: SHA-256 of the hash before it and the entry as JSON.
-func (e Entry) hashAfter(before []byte) ([]byte, error) {
+func (e AuditEntry) hashAfter(before []byte) ([]byte, error) {
 	e.At = e.At.UTC()
 	text, err := json.Marshal(e)
 	if err != nil {
@@ -67,23 +66,23 @@ func (e Entry) hashAfter(before []byte) ([]byte, error) {
 	return sum[:], nil
 }
 
-// Sealer signs the ends of the chain with a key that the database does not have.
-type Sealer interface {
+// AuditSealer signs the ends of the chain with a key that the database does not have.
+type AuditSealer interface {
 	Sign(purpose string, message []byte) []byte
 	Verify(purpose string, message, signature []byte) error
 }
 
-// Log reads and writes the entries.
-type Log struct {
+// AuditLog reads and writes the entries.
+type AuditLog struct {
 	db     *pg.Pool
-	sealer Sealer
+	sealer AuditSealer
 }
 
-// New returns the log in a store's database; sealer signs the ends of its chain.
-func New(store *db.Store, sealer Sealer) Log { return Log{store.Pool(), sealer} }
+// NewAuditLog returns the log in a store's database; sealer signs the ends of its chain.
+func NewAuditLog(store *db.Store, sealer AuditSealer) AuditLog { return AuditLog{store.Pool(), sealer} }
 
 // Add adds an entry, with its number, time and hash.
-func (l Log) Add(ctx context.Context, entry Entry) (Entry, error) {
+func (l AuditLog) Add(ctx context.Context, entry AuditEntry) (AuditEntry, error) {
 	err := l.db.InTx(ctx, "add an audit entry", func(tx *sqlx.Tx) (err error) {
 		entry, err = l.add(ctx, tx, entry)
 		return err
@@ -92,7 +91,7 @@ func (l Log) Add(ctx context.Context, entry Entry) (Entry, error) {
 }
 
 // add implements Add within a transaction. It locks the chain until the transaction ends.
-func (l Log) add(ctx context.Context, tx *sqlx.Tx, entry Entry) (Entry, error) {
+func (l AuditLog) add(ctx context.Context, tx *sqlx.Tx, entry AuditEntry) (AuditEntry, error) {
 	const insert = `
 		INSERT INTO audit_entries (seq, at, actor, actor_id, token_id, address, via, action, object, object_id, object_name,
 		project_id, project_name,
@@ -117,8 +116,8 @@ func (l Log) add(ctx context.Context, tx *sqlx.Tx, entry Entry) (Entry, error) {
 	return entry, err
 }
 
-// Filter narrows a list; its zero value matches everything.
-type Filter struct {
+// AuditFilter narrows a list; its zero value matches everything.
+type AuditFilter struct {
 	// Actor is a name, compared without regard to case; Action may be the beginning of one, such as task; Object is
 	// an id, a kind or a part of a name.
 	Actor, Action, Object string
@@ -126,7 +125,7 @@ type Filter struct {
 	From, To *time.Time
 }
 
-func (f Filter) where() (condition string, arguments map[string]any) {
+func (f AuditFilter) where() (condition string, arguments map[string]any) {
 	condition = "true"
 	arguments = map[string]any{"actor": f.Actor, "action": f.Action, "actions": f.Action + ".", "object": f.Object,
 		"name": pg.Containing(f.Object), "from": f.From, "to": f.To}
@@ -148,7 +147,8 @@ func (f Filter) where() (condition string, arguments map[string]any) {
 }
 
 // List returns a page of the entries that match, the newest first, and how many match.
-func (l Log) List(ctx context.Context, filter Filter, page db.Page) (entries []Entry, total int, err error) {
+func (l AuditLog) List(ctx context.Context, filter AuditFilter,
+	page db.Page) (entries []AuditEntry, total int, err error) {
 	where, arguments := filter.where()
 	if err := pg.GetNamed(ctx, l.db, &total, `SELECT count(*) FROM audit_entries WHERE `+where, arguments); err != nil {
 		return nil, 0, pg.Classify("count the audit entries", err)
@@ -163,10 +163,10 @@ func (l Log) List(ctx context.Context, filter Filter, page db.Page) (entries []E
 const batch = 1000
 
 // Each calls yield with every entry that matches, the oldest first.
-func (l Log) Each(ctx context.Context, filter Filter, yield func(Entry) error) error {
+func (l AuditLog) Each(ctx context.Context, filter AuditFilter, yield func(AuditEntry) error) error {
 	where, arguments := filter.where()
 	for after := int64(0); ; {
-		var entries []Entry
+		var entries []AuditEntry
 		arguments["after"], arguments["size"] = after, batch
 		err := pg.SelectNamed(ctx, l.db, &entries,
 			`SELECT * FROM audit_entries WHERE seq > :after AND `+where+` ORDER BY seq LIMIT :size`, arguments)
@@ -187,14 +187,14 @@ func (l Log) Each(ctx context.Context, filter Filter, yield func(Entry) error) e
 
 // Prune removes older entries and returns how many it removed. The chain then begins after them, and the seal
 // covers its new beginning, so removing entries in any other way cannot be made to look like pruning.
-func (l Log) Prune(ctx context.Context, keep time.Duration) (removed int, err error) {
+func (l AuditLog) Prune(ctx context.Context, keep time.Duration) (removed int, err error) {
 	const old = `
 		SELECT seq, hash FROM audit_entries
 		WHERE seq < coalesce((SELECT min(seq) FROM audit_entries WHERE at >= now() - $1 * interval '1 second'),
 			CAST('9223372036854775807' AS bigint)) -- all of them may be old
 		ORDER BY seq DESC LIMIT 1`
 	err = l.db.InTx(ctx, "remove old audit entries", func(tx *sqlx.Tx) error {
-		var last Entry
+		var last AuditEntry
 		err := tx.GetContext(ctx, &last, old, keep.Seconds())
 		if pg.IsNoRows(err) {
 			return nil
@@ -222,13 +222,13 @@ func (l Log) Prune(ctx context.Context, keep time.Duration) (removed int, err er
 }
 
 // Actions returns the actions that appear in the log, in alphabetical order.
-func (l Log) Actions(ctx context.Context) (actions []string, err error) {
+func (l AuditLog) Actions(ctx context.Context) (actions []string, err error) {
 	err = l.db.SelectContext(ctx, &actions, `SELECT DISTINCT action FROM audit_entries ORDER BY action`)
 	return actions, pg.Classify("list the actions", err)
 }
 
-// ObjectOf returns the kind of object that an action affects.
-func ObjectOf(action string) string {
+// ObjectOfAction returns the kind of object that an action affects.
+func ObjectOfAction(action string) string {
 	object, _, _ := strings.Cut(action, ".")
 	return object
 }

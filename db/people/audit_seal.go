@@ -1,4 +1,4 @@
-package audit
+package people
 
 import (
 	"bytes"
@@ -35,32 +35,32 @@ func (e ends) message() []byte {
 
 func (e ends) isEmpty() bool { return e.FirstSeq == 0 && e.LastSeq == 0 }
 
-// SealError means that the chain does not begin or end where it was sealed: entries were removed at an end, or it was
-// sealed with another key.
-type SealError struct {
+// AuditSealError means that the chain does not begin or end where it was sealed: entries were removed at an end, or
+// it was sealed with another key.
+type AuditSealError struct {
 	// Seq is the number of the last entry.
 	Seq int64
 	Err error
 }
 
-func (e *SealError) Error() string {
+func (e *AuditSealError) Error() string {
 	return fmt.Sprintf(
 		"the audit's seal does not hold (its last entry is %d): entries were removed at an end, or SECRET_KEY is another: %v",
 		e.Seq, e.Err)
 }
 
-func (e *SealError) Unwrap() error { return e.Err }
+func (e *AuditSealError) Unwrap() error { return e.Err }
 
 var errNeverSealed = errors.New("it was never sealed; the server's first start does that")
 
-// check returns a SealError unless the chain's ends are sealed.
-func (l Log) check(chain ends) error {
+// check returns a AuditSealError unless the chain's ends are sealed.
+func (l AuditLog) check(chain ends) error {
 	err := errNeverSealed
 	if chain.Seal != nil {
 		err = l.sealer.Verify(sealPurpose, chain.message(), chain.Seal)
 	}
 	if err != nil {
-		return &SealError{chain.LastSeq, err}
+		return &AuditSealError{chain.LastSeq, err}
 	}
 	return nil
 }
@@ -75,7 +75,7 @@ func lock(ctx context.Context, tx *sqlx.Tx) (chain ends, err error) {
 
 // replace stores the new ends of the chain. It seals them only if the previous ends were sealed: otherwise the
 // next entry would seal a removal that the seal is meant to reveal.
-func (l Log) replace(ctx context.Context, tx *sqlx.Tx, before, next ends) (isUnsealed bool, err error) {
+func (l AuditLog) replace(ctx context.Context, tx *sqlx.Tx, before, next ends) (isUnsealed bool, err error) {
 	isNew := before.isEmpty() && before.Seal == nil
 	if isUnsealed = !isNew && l.check(before) != nil; !isUnsealed {
 		next.Seal = l.sealer.Sign(sealPurpose, next.message())
@@ -91,8 +91,8 @@ const SealAction = "audit.seal"
 
 // Seal seals the chain with the current key if it is sealed with a previous key or, in an installation upgraded
 // from an older version, it was never sealed. Sealing is itself an entry and is allowed once. Seal returns a
-// SealError if the existing seal is invalid.
-func (l Log) Seal(ctx context.Context) error {
+// AuditSealError if the existing seal is invalid.
+func (l AuditLog) Seal(ctx context.Context) error {
 	return l.db.InTx(ctx, "seal the audit log", func(tx *sqlx.Tx) error {
 		chain, err := lock(ctx, tx)
 		if err != nil {
@@ -105,7 +105,7 @@ func (l Log) Seal(ctx context.Context) error {
 				return pg.Classify("look for a seal", err)
 			}
 			if !wasSealed {
-				return l.sealAgain(ctx, tx, chain, Entry{Actor: "wending", Via: "command"})
+				return l.sealAgain(ctx, tx, chain, AuditEntry{Actor: "wending", Via: "command"})
 			}
 		}
 		if chain.Seal != nil || !chain.isEmpty() {
@@ -120,7 +120,7 @@ func (l Log) Seal(ctx context.Context) error {
 
 // SealAgain seals the chain as it is now, once the reason for the broken seal is known: a lost key or removed
 // entries. by is the person who does so; the added entry records where the chain ended before.
-func (l Log) SealAgain(ctx context.Context, by Entry) error {
+func (l AuditLog) SealAgain(ctx context.Context, by AuditEntry) error {
 	return l.db.InTx(ctx, "reseal the audit log", func(tx *sqlx.Tx) error {
 		chain, err := lock(ctx, tx)
 		if err != nil {
@@ -130,7 +130,7 @@ func (l Log) SealAgain(ctx context.Context, by Entry) error {
 	})
 }
 
-func (l Log) sealAgain(ctx context.Context, tx *sqlx.Tx, chain ends, by Entry) error {
+func (l AuditLog) sealAgain(ctx context.Context, tx *sqlx.Tx, chain ends, by AuditEntry) error {
 	text, err := json.Marshal(map[string]any{"seq": chain.LastSeq, "hash": fmt.Sprintf("%x", chain.LastHash)})
 	if err != nil {
 		return err
@@ -139,49 +139,49 @@ func (l Log) sealAgain(ctx context.Context, tx *sqlx.Tx, chain ends, by Entry) e
 	if _, err := tx.ExecContext(ctx, `UPDATE audit_chain SET seal = $1`, chain.Seal); err != nil {
 		return pg.Classify("seal the audit log", err)
 	}
-	by.Action, by.Object, by.Status, by.Before = SealAction, ObjectOf(SealAction), 200, string(text)
+	by.Action, by.Object, by.Status, by.Before = SealAction, ObjectOfAction(SealAction), 200, string(text)
 	_, err = l.add(ctx, tx, by)
 	return err
 }
 
-// BrokenError reports where entries were changed or removed.
-type BrokenError struct{ Seq int64 }
+// BrokenChainError reports where entries were changed or removed.
+type BrokenChainError struct{ Seq int64 }
 
-func (e *BrokenError) Error() string {
+func (e *BrokenChainError) Error() string {
 	return fmt.Sprintf("the audit is not as it was written, from entry %d on", e.Seq)
 }
 
-// Known is an entry that the caller knows from the log or an export.
-type Known struct {
+// KnownEnd is an entry that the caller knows from the log or an export.
+type KnownEnd struct {
 	Seq  int64
 	Hash []byte
 }
 
-// MissingError means that a known entry is missing or differs.
-type MissingError struct{ Seq int64 }
+// MissingEntryError means that a known entry is missing or differs.
+type MissingEntryError struct{ Seq int64 }
 
-func (e *MissingError) Error() string {
+func (e *MissingEntryError) Error() string {
 	return fmt.Sprintf("entry %d is not there as it was known: an older state of the audit was put in its place", e.Seq)
 }
 
-// Verified is the result of reading all entries.
-type Verified struct {
+// VerifiedAudit is the result of reading all entries.
+type VerifiedAudit struct {
 	Entries int
 	// Seals are the entries that sealed an unsealed chain: on the first start after an upgrade, or with
 	// 'wending audit seal' after the seal was broken. The seal proves nothing about entries before the last of
 	// them, which its author accepted.
-	Seals []Entry
+	Seals []AuditEntry
 	// RemovedTo is the number of the last entry that was removed because of its age; 0 means that none has
-	// been. Known entries before it can no longer be compared.
+	// been. KnownEnd entries before it can no longer be compared.
 	RemovedTo int64
 	// Last is the newest entry: anyone who keeps it can prove later that it is still there.
-	Last Known
+	Last KnownEnd
 }
 
-// Verify reads all entries. It returns a BrokenError where one was changed or removed, a SealError if the
-// chain's ends differ from the sealed ones, and a MissingError if a known entry is missing. Entries added or
+// Verify reads all entries. It returns a BrokenChainError where one was changed or removed, a AuditSealError if the
+// chain's ends differ from the sealed ones, and a MissingEntryError if a known entry is missing. Entries added or
 // removed during the reading do not matter.
-func (l Log) Verify(ctx context.Context, known ...Known) (found Verified, err error) {
+func (l AuditLog) Verify(ctx context.Context, known ...KnownEnd) (found VerifiedAudit, err error) {
 	snapshot, release, err := l.db.Snapshot(ctx)
 	if err != nil {
 		return found, err
@@ -192,7 +192,7 @@ func (l Log) Verify(ctx context.Context, known ...Known) (found Verified, err er
 	if err := snapshot.GetContext(ctx, &chain, read); err != nil {
 		return found, pg.Classify("read the audit's ends", err)
 	}
-	found.RemovedTo, found.Last = chain.FirstSeq, Known{chain.LastSeq, chain.LastHash}
+	found.RemovedTo, found.Last = chain.FirstSeq, KnownEnd{chain.LastSeq, chain.LastHash}
 	hashes := map[int64][]byte{chain.FirstSeq: chain.FirstHash}
 	for _, one := range known {
 		if _, isThere := hashes[one.Seq]; !isThere {
@@ -200,13 +200,13 @@ func (l Log) Verify(ctx context.Context, known ...Known) (found Verified, err er
 		}
 	}
 	seq, hash := chain.FirstSeq, chain.FirstHash
-	err = Log{snapshot, l.sealer}.Each(ctx, Filter{}, func(entry Entry) error {
+	err = AuditLog{snapshot, l.sealer}.Each(ctx, AuditFilter{}, func(entry AuditEntry) error {
 		want, err := entry.hashAfter(hash)
 		if err != nil {
 			return err
 		}
 		if entry.Seq != seq+1 || !bytes.Equal(entry.Hash, want) {
-			return &BrokenError{seq + 1}
+			return &BrokenChainError{seq + 1}
 		}
 		seq, hash = entry.Seq, entry.Hash
 		found.Entries++
@@ -219,7 +219,7 @@ func (l Log) Verify(ctx context.Context, known ...Known) (found Verified, err er
 		return nil
 	})
 	if err == nil && (seq != chain.LastSeq || !bytes.Equal(hash, chain.LastHash)) {
-		err = &BrokenError{seq + 1}
+		err = &BrokenChainError{seq + 1}
 	}
 	if err == nil {
 		err = l.check(chain)
@@ -229,7 +229,7 @@ func (l Log) Verify(ctx context.Context, known ...Known) (found Verified, err er
 	}
 	for _, one := range known {
 		if one.Seq >= chain.FirstSeq && (one.Seq < 1 || !bytes.Equal(hashes[one.Seq], one.Hash)) {
-			return found, &MissingError{one.Seq}
+			return found, &MissingEntryError{one.Seq}
 		}
 	}
 	return found, nil
