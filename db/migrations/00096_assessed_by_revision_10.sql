@@ -1,6 +1,7 @@
 -- +goose Up
--- Revision 10 of measure.Assess does not divide a number in the words around a fact (800,000 became 000): tasks that
--- have ended are assessed again in the background.
+-- Revision 10 of measure.Assess neither divides a number in the words around a fact (800,000 became 000) nor begins
+-- them after a negation, and finds more standard answers contradicted: tasks that have ended are assessed again in the
+-- background.
 UPDATE evaluation_tasks SET is_assessed = false WHERE is_assessed AND status IN ('SUCCEEDED', 'STOPPED', 'FAILED');
 
 -- +goose Down

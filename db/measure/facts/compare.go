@@ -24,6 +24,7 @@ const (
 	sameDuty      = 0.75 // a duty and a ban
 	sameAllowed   = 0.48 // what one answer allows and the other bans
 	sameSubject   = 0.25 // two statements that both affirm, or both deny
+	likelySubject = 0.40 // the same, if one of them could also be affirmed without a word that says so
 )
 
 // workspace is shared by the comparisons of a question's answers: the token numbers, and memory that is reused from

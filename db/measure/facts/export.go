@@ -133,6 +133,9 @@ func (d *answer) label(s passage.Span, from, to int) string {
 		for s.From < s.To && d.isWithin(s.From) {
 			s.From++
 		}
+		for s.From > from && strings.ContainsRune("未不没无非", d.At(s.From-1)) { // 满 16 周岁 is not 未满 16 周岁
+			s.From--
+		}
 	}
 	for s.To < to && d.isWithin(s.To) && s.To > s.From+fewWords {
 		s.To--

@@ -408,6 +408,7 @@ func TestLabelsAreWords(t *testing.T) {
 	for answer, want := range map[string]string{
 		"Rings must come off, but nobody under sixteen years may ever enter the sauna alone.": "years may ever",
 		"存放 5 天。提前还款满一年后即可申请，不收取违约金。":                                                         "不收取违约金",
+		"凡是在本行开户的、年龄未满 16 周岁的客户不可以开通网银转账。":                                                    "未满 16 周岁的客户",
 		"在 `config.yaml` 里把 `sync.timeout` 从 30 秒改为 120 秒。":                                   "timeout 从 30 秒改为",
 	} {
 		list := facts.Read(answer)

@@ -80,12 +80,24 @@ func (c *comparison) polarities() {
 		pairs = kept
 	}
 	sortPairs(pairs)
+	weak := sort.Search(len(pairs), func(n int) bool { return pairs[n].score < likelySubject })
+	isOnly := c.isShort() && len(as) == 1 && len(bs) == 1
+	c.pairUp(pairs[:weak], isOnly)
+	c.plain(0, c.a, c.b) // what is affirmed without a word that says so comes before a remote statement
+	c.plain(1, c.b, c.a)
+	c.pairUp(pairs[weak:], isOnly)
+	c.reversed(0, c.a, c.b)
+	c.reversed(1, c.b, c.a)
+}
+
+// pairUp matches statements with their counterparts, or finds them reversed, the most alike pairs first. isOnly
+// reports that each of two short answers has only one statement.
+func (c *comparison) pairUp(pairs []pair, isOnly bool) {
 	for _, p := range pairs {
 		if c.states[0][p.i] != open || c.states[1][p.j] != open {
 			continue
 		}
 		x, y := c.a.Claims[p.i].Polarity, c.b.Claims[p.j].Polarity
-		isOnly := c.isShort() && len(as) == 1 && len(bs) == 1
 		switch {
 		case x.IsNegative() != y.IsNegative() && isOnly && !c.complete(p),
 			x.IsNegative() != y.IsNegative() && p.score >= leastFor(x, y) && c.a.hasAmount(p.i) == c.b.hasAmount(p.j) &&
@@ -98,10 +110,6 @@ func (c *comparison) polarities() {
 			c.match(p.i, p.j)
 		}
 	}
-	c.plain(0, c.a, c.b)
-	c.plain(1, c.b, c.a)
-	c.reversed(0, c.a, c.b)
-	c.reversed(1, c.b, c.a)
 }
 
 // leastFor returns the score above which two polarities count as opposite. It is higher for a duty and a ban: "must

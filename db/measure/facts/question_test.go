@@ -97,7 +97,8 @@ func TestAQuestionsRange(t *testing.T) {
 // An answer is compared with the standard answer: only contradictions count, not additions or omissions.
 func TestExpectedFacts(t *testing.T) {
 	t.Parallel()
-	answer := "根据规定，企业应当在收到通知后 35 日内答复。申请费为 50 元，可以邮寄，也可以当面递交。"
+	answer := "根据规定，企业应当在收到通知后 35 日内答复。申请费为 50 元，可以邮寄，也可以当面递交。\n\n" +
+		"### 结论\n\n按现有事实，**该违约金一般会被调低**。\n\n1. 恶意违约的一方请求减少违约金，法院一般不予支持。"
 	for standard, want := range map[string]string{
 		"应当在收到通知后 30 日内答复。": "30 日 → 35 日",
 		"30 日":             "30 日 → 35 日",
@@ -105,6 +106,7 @@ func TestExpectedFacts(t *testing.T) {
 		"35 日；复议期限为 60 日。": "",
 		"申请费 50 元。":        "",
 		"申请费 80 元。":        "80 元 → 50 元",
+		"按现有事实，该违约金一般不会被调低。": "不会 → 按现有事实，**该违约金一般会被调低**。",
 	} {
 		var got []string
 		for _, d := range new(facts.Reader).Expected(standard, answer) {
