@@ -88,6 +88,17 @@ func stagesOf(r results.Report, queue []report.Summary, here int) (shown []stage
 	return shown
 }
 
+// doneBefore announces a new stage on its first question, so that verdicts given by habit do not run on into it. It is
+// empty if a question of the stage was judged before, or if one of the stages above still has questions waiting.
+func doneBefore(locale text.Locale, shown []stage) string {
+	here := slices.IndexFunc(shown, func(s stage) bool { return s.isHere })
+	if here < 1 || shown[here].done > 0 || slices.ContainsFunc(shown[:here], func(s stage) bool { return s.done < s.all }) {
+		return ""
+	}
+	return locale.Text("review.stage.next", "Done", stageName(locale, shown[here-1].number), "All", shown[here-1].all,
+		"Next", stageName(locale, shown[here].number), "Waiting", shown[here].all)
+}
+
 // position returns a question's position in the queue: among all questions, and within its level.
 func position(locale text.Locale, queue []report.Summary, number int) string {
 	at := slices.IndexFunc(queue, func(item report.Summary) bool { return item.Number == number })
