@@ -238,6 +238,7 @@ POST   /api/v1/evaluation-tasks/:task_id/retry           editor        task     
 GET    /api/v1/evaluation-tasks/:task_id/review-assignments          viewer    task
 PUT    /api/v1/evaluation-tasks/:task_id/review-assignments          reviewer  task  review.assign
 GET    /api/v1/evaluation-tasks/:task_id/reviews         viewer        task
+POST   /api/v1/evaluation-tasks/:task_id/reviews/import  reviewer      task            review.put
 POST   /api/v1/evaluation-tasks/:task_id/run             editor        task            task.run
 GET    /api/v1/evaluation-tasks/:task_id/runs/:run_id    viewer        task
 GET    /api/v1/evaluation-tasks/:task_id/runs/:run_id/events         viewer    task

@@ -19,6 +19,7 @@ import (
 )
 
 func (h *handler) registerReviews(api huma.API) {
+	h.registerJudging(api)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPut, Path: tasksPath + "/{task_id}/items/{question_id}/review", ID: "put-review", Tag: "reviews",
 		Summary: "Store a person's verdict on a question or an answer",

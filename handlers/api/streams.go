@@ -96,6 +96,8 @@ type exportInput struct {
 	FilterQuery
 	Format        string `query:"format" enum:"csv,xlsx,jsonl,html" default:"csv" doc:"Format of the report" example:"csv"`
 	IncludeErrors bool   `query:"include_errors" default:"true" doc:"false leaves out the error code columns"`
+	Review        bool   `query:"review" doc:"With format=xlsx, a workbook in which people judge the answers: with lists for verdicts and reasons, and everything else protected. POST /{task_id}/reviews/import takes it back"`
+	Reviewer      string `query:"reviewer" doc:"With review, the person whose verdicts are filled in; absent means the newest verdict on each question" example:"李雷"`
 }
 
 // exportResults streams a task's report while reading it from the database.
@@ -114,9 +116,16 @@ func (h *handler) exportResults(ctx context.Context, input *exportInput) (*huma.
 			return nil, err
 		}
 	}
+	if input.Review && input.Format != "xlsx" {
+		return nil, request.ParameterFault("format", request.OneOf("xlsx"))
+	}
+	order := reading.Order{Format: input.Format, IncludeErrors: input.IncludeErrors, Only: only, IsToJudge: input.Review,
+		Reviewer: request.StorableText(input.Reviewer)}
+	if info := request.From(ctx); info.HasAccounts {
+		order.Reviewer = info.Who.Name
+	}
 	return rest.Stream(h.Failed, func(ctx huma.Context) error {
-		write, err := reading.NewReports(h.Store, h.Tasks.Assets).Prepare(ctx.Context(), task,
-			reading.Order{Format: input.Format, IncludeErrors: input.IncludeErrors, Only: only})
+		write, err := reading.NewReports(h.Store, h.Tasks.Assets).Prepare(ctx.Context(), task, order)
 		if err != nil {
 			return err
 		}

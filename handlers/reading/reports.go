@@ -63,6 +63,10 @@ type Order struct {
 	IncludeErrors bool
 	// Only holds the items to include; nil means all.
 	Only map[int64]bool
+	// IsToJudge makes a workbook in which people judge; Reviewer is the person whose verdicts it shows, empty for the
+	// newest ones.
+	IsToJudge bool
+	Reviewer  string
 }
 
 // Prepare reads the head of a report, and returns a function that writes it while the database is read.
@@ -91,17 +95,23 @@ func (r Reports) Prepare(ctx context.Context, task db.Task,
 	}
 	var lines []string
 	var sheets []*export.Sheet
-	if format == "xlsx" {
+	begin := func(ctx context.Context, w io.Writer) (reportWriter, error) {
+		return newWriter(w, format, head, func() export.Texts {
+			texts := exportTexts(request.From(ctx).Locale, task, head, statistics, lines)
+			texts.Sheets = sheets
+			return texts
+		})
+	}
+	switch {
+	case order.IsToJudge:
+		begin = r.toJudge(task, order, head)
+	case format == "xlsx":
 		if lines, sheets, err = r.numbers(ctx, task, head); err != nil {
 			return nil, err
 		}
 	}
 	return func(ctx context.Context, w io.Writer) error {
-		writer, err := newWriter(w, format, head, func() export.Texts {
-			texts := exportTexts(request.From(ctx).Locale, task, head, statistics, lines)
-			texts.Sheets = sheets
-			return texts
-		})
+		writer, err := begin(ctx, w)
 		if err != nil {
 			return err
 		}

@@ -310,6 +310,9 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	add("sessions.by.", "password", "passkey", "password.passkey", "oidc", "setup")
 	add("archive.", archive.Problems...)
 	add("answers.format.", answers.Formats...)
+	add("judging.", "verdict", "reasons", "note")
+	add("dataset.", "judging_columns", "judging_format")
+	add("dataset.row.", "judging_note", "judging_question", "judging_reasons", "judging_verdict")
 	add("error.range.", archive.Wanted...)
 	add("error.range.groups.", string(tasks.RunUnknown), string(tasks.RunMissing), string(tasks.RunRepeated),
 		string(tasks.RunApart))
