@@ -330,6 +330,17 @@ func TestDatasetsAndAgentsHaveAHistory(t *testing.T) {
 	require.Equal(t, 2, file.Find(".trend").First().Find(".key li").Length(), "a curve for each agent")
 	require.Equal(t, 2, s.get(t, "/tasks/history?file=q.csv&page=3&page_size=2").page(t).Find("tbody tr").Length())
 	require.Equal(t, http.StatusSeeOther, s.get(t, "/tasks/history?file=q.csv&page=9").StatusCode)
+	s.tables.MustExec(`
+		UPDATE evaluation_tasks
+		SET statistics = CAST(CAST(statistics AS jsonb) || '{"agreement_range": [0.5, 0.9]}' AS json)
+		WHERE id IN (SELECT task_id FROM task_variants GROUP BY task_id HAVING count(*) > 1)`)
+	file = s.get(t, "/tasks/history?file=q.csv").page(t)
+	require.Equal(t, 6, file.Find(".trend").First().Find("circle").Length(), "and the best and the worst variant")
+	require.Contains(t, file.Find(".trend").First().Find(".key").Text(), "最高的方案")
+	s.entry(t, "PATCH", "agents/"+agent, object{"name": "新名字"}, 200)
+	require.Contains(t, s.get(t, "/tasks?columns=agent").page(t).Find("td.col-agent").Text(), "新名字")
+	require.Contains(t, s.get(t, "/tasks/history?file=q.csv").page(t).Find("tbody").Text(), "新名字")
+	s.entry(t, "PATCH", "agents/"+agent, object{"name": "助手"}, 200)
 	of := s.get(t, "/tasks/history?agent="+agent).page(t)
 	require.Equal(t, "助手", of.Find("h1").Text())
 	require.Equal(t, "task 2", of.Find("tbody tr a").First().Text())

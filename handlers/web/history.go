@@ -56,6 +56,10 @@ func (p *Pages) showHistory(c echo.Context) error {
 		return err
 	}
 	slices.Reverse(history.Drawn)
+	if history.Names, err = tasks.NamesOf(ctx, request.ScopeOf(ctx), slices.Concat(history.Tasks, history.Drawn)); err !=
+		nil {
+		return err
+	}
 	frame := pages.Frame(c, p.Version, history.Name, ui.SectionTasks,
 		ui.Crumb{Text: pages.Locale(c).Text("tasks.title"), Href: paths.Tasks}, ui.Crumb{Text: history.Name})
 	frame.Styles = []string{"list.css", "library.css"}

@@ -84,6 +84,9 @@ func (p *Pages) readList(c echo.Context) (list taskpages.List, err error) {
 	if list.Series, err = tasks.SeriesOf(ctx, request.ScopeOf(ctx), list.Tasks); err != nil {
 		return list, err
 	}
+	if list.Names, err = tasks.NamesOf(ctx, request.ScopeOf(ctx), list.Tasks); err != nil {
+		return list, err
+	}
 	if slices.Contains(list.Columns, taskpages.ColumnVerdicts) {
 		if list.Reviews, err = tasks.ReviewProgress(ctx, request.ScopeOf(ctx), list.Tasks); err != nil {
 			return list, err

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"wending/db"
 	"wending/views/text"
 )
@@ -121,8 +123,17 @@ func amountOf(cost *string) (amount float64, isKnown bool) {
 // costDigits are the significant digits of amounts of money in the list.
 const costDigits = 4
 
-// agentName returns the name of an agent or model that a task calls; for a typed address, the host and path.
-func agentName(target db.Target) string {
+// names are the present names of entries of the library, by their ids.
+type names map[uuid.UUID]string
+
+// agent returns the name of an agent or model that a task calls: its name in the library or, once it is deleted, the
+// one that it had; for a typed address, the host and path.
+func (n names) agent(target db.Target) string {
+	if target.LibraryID != nil {
+		if name, isThere := n[*target.LibraryID]; isThere {
+			return name
+		}
+	}
 	if target.Name != "" {
 		return target.Name
 	}
@@ -133,19 +144,29 @@ func agentName(target db.Target) string {
 	return address
 }
 
-// agentNames returns the names of all agents and models that a task calls.
-func agentNames(task db.Task) string {
-	names := make([]string, len(task.Targets))
-	for n, target := range task.Targets {
-		names[n] = agentName(target)
+// agents returns the names of all agents and models that a task calls.
+func (n names) agents(task db.Task) string {
+	all := make([]string, len(task.Targets))
+	for at, target := range task.Targets {
+		all[at] = n.agent(target)
 	}
-	return strings.Join(names, " · ")
+	return strings.Join(all, " · ")
 }
 
-// datasetName returns the name of a task's questions, with the version if the dataset is saved.
-func datasetName(task db.Task) string {
-	if task.DatasetVersion != nil {
-		return task.DatasetName + " v" + strconv.Itoa(*task.DatasetVersion)
+// dataset returns the name of a task's questions: that of the saved dataset, or of the file.
+func (n names) dataset(task db.Task) string {
+	if task.DatasetID != nil {
+		if name, isThere := n[*task.DatasetID]; isThere {
+			return name
+		}
 	}
 	return task.DatasetName
+}
+
+// version is like dataset, with the version if the dataset is saved.
+func (n names) version(task db.Task) string {
+	if task.DatasetVersion != nil {
+		return n.dataset(task) + " v" + strconv.Itoa(*task.DatasetVersion)
+	}
+	return n.dataset(task)
 }

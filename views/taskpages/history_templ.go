@@ -28,7 +28,9 @@ type History struct {
 	OfDataset bool
 	// Tasks are the tasks on the page, newest first, Drawn those in the plots, oldest first.
 	Tasks, Drawn []db.Task
-	Pager        ui.Pager
+	// Names are the present names of what the tasks use from the library, by their ids.
+	Names names
+	Pager ui.Pager
 }
 
 // columns are the columns of the table.
@@ -44,29 +46,53 @@ func (h History) columns() []Column {
 const mostCurves = 8
 
 // firings are the tasks in the plots, each with its numbers on the curve of its agent or, for an agent, of its dataset. Tasks
-// with several variants have no single number, and those beyond mostCurves no curve.
-func (h History) firings() (firings []saved.Firing) {
+// with several variants have two: the best and the worst of their variants. Those beyond mostCurves are left out.
+func (h History) firings(locale text.Locale) (firings []saved.Firing) {
 	var curves []string
 	for _, task := range h.Drawn {
-		if task.Final == nil || task.TotalVariants > 1 || len(task.Targets) == 0 {
+		if task.Final == nil || len(task.Targets) == 0 {
 			continue
 		}
-		curve := task.DatasetName
-		if h.OfDataset {
-			curve = agentName(task.Targets[0])
+		var drawn []measure.VariantPoints
+		for _, one := range h.curvesOf(locale, task) {
+			at := slices.Index(curves, one.Name)
+			if at < 0 && len(curves) == mostCurves {
+				continue
+			}
+			if at < 0 {
+				at, curves = len(curves), append(curves, one.Name)
+			}
+			drawn = append(drawn, make([]measure.VariantPoints, max(0, at+1-len(drawn)))...)
+			drawn[at] = one
 		}
-		at := slices.Index(curves, curve)
-		if at < 0 && len(curves) == mostCurves {
-			continue
+		if drawn != nil {
+			firings = append(firings, saved.Firing{PlannedAt: task.CreatedAt, TaskID: &task.ID, FiringSummary: measure.FiringSummary{Variants: drawn}})
 		}
-		if at < 0 {
-			at, curves = len(curves), append(curves, curve)
-		}
-		variants := make([]measure.VariantPoints, at+1)
-		variants[at] = measure.VariantPoints{Name: curve, Currency: task.Final.Currency, Points: pointsOf(*task.Final)}
-		firings = append(firings, saved.Firing{PlannedAt: task.CreatedAt, TaskID: &task.ID, FiringSummary: measure.FiringSummary{Variants: variants}})
 	}
 	return firings
+}
+
+// curvesOf are the numbers of a task, with the names of their curves.
+func (h History) curvesOf(locale text.Locale, task db.Task) []measure.VariantPoints {
+	if task.TotalVariants == 1 {
+		curve := h.Names.dataset(task)
+		if h.OfDataset {
+			curve = h.Names.agent(task.Targets[0])
+		}
+		return []measure.VariantPoints{{Name: curve, Currency: task.Final.Currency, Points: pointsOf(*task.Final)}}
+	}
+	least, most := map[measure.Metric]measure.Point{}, map[measure.Metric]measure.Point{}
+	for metric, of := range map[measure.Metric][]float64{
+		measure.MetricAgreement: task.Final.AgreementRange, measure.MetricPassRate: task.Final.PassRateRange,
+	} {
+		if len(of) == 2 {
+			least[metric], most[metric] = measure.Point{Value: of[0]}, measure.Point{Value: of[1]}
+		}
+	}
+	if len(most) == 0 {
+		return nil
+	}
+	return []measure.VariantPoints{{Name: locale.Text("history.most"), Points: most}, {Name: locale.Text("history.least"), Points: least}}
 }
 
 // pointsOf are the numbers of a task with one variant; unknown ones are left out.
@@ -126,7 +152,7 @@ func HistoryPage(frame ui.Frame, h History) templ.Component {
 			var templ_7745c5c3_Var3 string
 			templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinStringErrs(h.Name)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/history.templ`, Line: 84, Col: 15}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/history.templ`, Line: 110, Col: 15}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var3))
 			if templ_7745c5c3_Err != nil {
@@ -152,7 +178,7 @@ func HistoryPage(frame ui.Frame, h History) templ.Component {
 				var templ_7745c5c3_Var4 templ.SafeURL
 				templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(h.EntryHref))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/history.templ`, Line: 86, Col: 79}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/history.templ`, Line: 112, Col: 79}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var4))
 				if templ_7745c5c3_Err != nil {
@@ -165,7 +191,7 @@ func HistoryPage(frame ui.Frame, h History) templ.Component {
 				var templ_7745c5c3_Var5 string
 				templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "history.entry"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/history.templ`, Line: 86, Col: 112}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/history.templ`, Line: 112, Col: 112}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var5))
 				if templ_7745c5c3_Err != nil {
@@ -188,7 +214,7 @@ func HistoryPage(frame ui.Frame, h History) templ.Component {
 				var templ_7745c5c3_Var6 string
 				templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "history.dataset"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/history.templ`, Line: 90, Col: 51}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/history.templ`, Line: 116, Col: 51}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
 				if templ_7745c5c3_Err != nil {
@@ -206,7 +232,7 @@ func HistoryPage(frame ui.Frame, h History) templ.Component {
 				var templ_7745c5c3_Var7 string
 				templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "history.agent"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/history.templ`, Line: 92, Col: 49}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/history.templ`, Line: 118, Col: 49}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 				if templ_7745c5c3_Err != nil {
@@ -249,7 +275,7 @@ func HistoryPage(frame ui.Frame, h History) templ.Component {
 					var templ_7745c5c3_Var9 templ.SafeURL
 					templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinURLErrs(paths.Tasks)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/history.templ`, Line: 96, Col: 65}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/history.templ`, Line: 122, Col: 65}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
 					if templ_7745c5c3_Err != nil {
@@ -262,7 +288,7 @@ func HistoryPage(frame ui.Frame, h History) templ.Component {
 					var templ_7745c5c3_Var10 string
 					templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "tasks.title"))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/history.templ`, Line: 96, Col: 96}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/history.templ`, Line: 122, Col: 96}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var10))
 					if templ_7745c5c3_Err != nil {
@@ -279,7 +305,7 @@ func HistoryPage(frame ui.Frame, h History) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = saved.Plots(h.firings()).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = saved.Plots(h.firings(text.LocaleOf(ctx))).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -290,7 +316,7 @@ func HistoryPage(frame ui.Frame, h History) templ.Component {
 				var templ_7745c5c3_Var11 string
 				templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "tasks.title"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/history.templ`, Line: 100, Col: 93}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/history.templ`, Line: 126, Col: 93}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var11))
 				if templ_7745c5c3_Err != nil {
@@ -303,7 +329,7 @@ func HistoryPage(frame ui.Frame, h History) templ.Component {
 				var templ_7745c5c3_Var12 string
 				templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "tasks.created"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/history.templ`, Line: 104, Col: 58}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/history.templ`, Line: 130, Col: 58}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
 				if templ_7745c5c3_Err != nil {
@@ -316,7 +342,7 @@ func HistoryPage(frame ui.Frame, h History) templ.Component {
 				var templ_7745c5c3_Var13 string
 				templ_7745c5c3_Var13, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "tasks.name"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/history.templ`, Line: 105, Col: 38}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/history.templ`, Line: 131, Col: 38}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var13))
 				if templ_7745c5c3_Err != nil {
@@ -329,7 +355,7 @@ func HistoryPage(frame ui.Frame, h History) templ.Component {
 				var templ_7745c5c3_Var14 string
 				templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "tasks.status"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/history.templ`, Line: 106, Col: 40}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/history.templ`, Line: 132, Col: 40}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var14))
 				if templ_7745c5c3_Err != nil {
@@ -383,7 +409,7 @@ func HistoryPage(frame ui.Frame, h History) templ.Component {
 					var templ_7745c5c3_Var17 string
 					templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "tasks.created"))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/history.templ`, Line: 117, Col: 70}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/history.templ`, Line: 143, Col: 70}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var17))
 					if templ_7745c5c3_Err != nil {
@@ -404,7 +430,7 @@ func HistoryPage(frame ui.Frame, h History) templ.Component {
 					var templ_7745c5c3_Var18 string
 					templ_7745c5c3_Var18, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "tasks.name"))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/history.templ`, Line: 120, Col: 50}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/history.templ`, Line: 146, Col: 50}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var18))
 					if templ_7745c5c3_Err != nil {
@@ -417,7 +443,7 @@ func HistoryPage(frame ui.Frame, h History) templ.Component {
 					var templ_7745c5c3_Var19 templ.SafeURL
 					templ_7745c5c3_Var19, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(nameHref(task)))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/history.templ`, Line: 120, Col: 92}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/history.templ`, Line: 146, Col: 92}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var19))
 					if templ_7745c5c3_Err != nil {
@@ -430,7 +456,7 @@ func HistoryPage(frame ui.Frame, h History) templ.Component {
 					var templ_7745c5c3_Var20 string
 					templ_7745c5c3_Var20, templ_7745c5c3_Err = templ.JoinStringErrs(task.Name)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/history.templ`, Line: 120, Col: 106}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/history.templ`, Line: 146, Col: 106}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var20))
 					if templ_7745c5c3_Err != nil {
@@ -443,7 +469,7 @@ func HistoryPage(frame ui.Frame, h History) templ.Component {
 					var templ_7745c5c3_Var21 string
 					templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "tasks.status"))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/history.templ`, Line: 121, Col: 52}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/history.templ`, Line: 147, Col: 52}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var21))
 					if templ_7745c5c3_Err != nil {
@@ -462,7 +488,7 @@ func HistoryPage(frame ui.Frame, h History) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					for _, column := range h.columns() {
-						templ_7745c5c3_Err = cell(List{}, task, column).Render(ctx, templ_7745c5c3_Buffer)
+						templ_7745c5c3_Err = cell(List{Names: h.Names}, task, column).Render(ctx, templ_7745c5c3_Buffer)
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
