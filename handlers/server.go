@@ -248,8 +248,8 @@ func (s *Server) mount(e *echo.Echo) {
 	compressed.GET(static.Prefix+"*", echo.WrapHandler(static.Handler()))
 	tools := engine.NewToolReports(s.Store)
 	s.pages = web.Register(compressed, plain, web.Config{
-		Store: s.Store, Tasks: s.tasks, Library: s.library, Staging: form.Staging{Files: s.Files}, Agents: s.Agents,
-		Sealer: s.Sealer, Check: check,
+		Store: s.Store, Tasks: s.tasks, Library: s.library, Staging: form.Staging{Files: s.Files},
+		Keeper: form.Keeper{Sealer: s.Sealer}, Check: check,
 		Defaults: s.Defaults, DemoURL: s.DemoURL, DemoModelsURL: s.DemoModelsURL, DemoTicket: s.DemoTicket,
 		Version: s.Version, Failed: s.failed, Log: s.Log,
 	})

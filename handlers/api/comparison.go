@@ -17,7 +17,6 @@ import (
 	"wending/handlers/reading"
 	"wending/handlers/request"
 	"wending/handlers/rest"
-	"wending/jobs/export"
 	"wending/views/paths"
 	"wending/views/summary"
 )
@@ -429,7 +428,7 @@ func (h *handler) exportComparison(ctx context.Context, input *comparisonExportI
 		c := humaecho.Unwrap(ctx)
 		header := c.Response().Header()
 		header.Set("Content-Type", reading.ReportTypes[input.Format])
-		header.Set("Content-Disposition", export.Attachment(sides[0].Title()+" → "+sides[1].Title()+"."+input.Format))
+		header.Set("Content-Disposition", request.Attachment(sides[0].Title()+" → "+sides[1].Title()+"."+input.Format))
 		c.Response().WriteHeader(http.StatusOK)
 		stream := rest.NewStreamWriter(c.Response())
 		if err := write(ctx.Context(), stream); err != nil {

@@ -14,7 +14,6 @@ import (
 	"wending/handlers/reading"
 	"wending/handlers/request"
 	"wending/handlers/rest"
-	"wending/jobs/export"
 )
 
 func (h *handler) registerStreams(api huma.API) {
@@ -132,7 +131,7 @@ func (h *handler) exportResults(ctx context.Context, input *exportInput) (*huma.
 		c := humaecho.Unwrap(ctx)
 		header := c.Response().Header()
 		header.Set("Content-Type", reading.ReportTypes[input.Format])
-		header.Set("Content-Disposition", export.ContentDisposition(task.Name, input.Format))
+		header.Set("Content-Disposition", request.ReportDisposition(task.Name, input.Format))
 		c.Response().WriteHeader(http.StatusOK)
 		stream := rest.NewStreamWriter(c.Response())
 		if err := write(ctx.Context(), stream); err != nil {

@@ -23,7 +23,6 @@ import (
 	"wending/jobs/agent"
 	"wending/jobs/agent/protocol"
 	"wending/jobs/library"
-	"wending/jobs/secret"
 	"wending/jobs/tasks"
 	"wending/views/paths"
 	"wending/views/saved"
@@ -34,9 +33,9 @@ import (
 type Config struct {
 	Library *library.Service
 	Check   form.Check
-	// Questions and Sealer are needed by pages only.
+	// Questions and Keeper are needed by pages only.
 	Questions pages.Questions
-	Sealer    *secret.Sealer
+	Keeper    form.Keeper
 	// HasDemo reports that the demo's models can be compared.
 	HasDemo bool
 	Version string
@@ -46,8 +45,7 @@ type Config struct {
 
 type handler struct {
 	Config
-	saver  form.Saver
-	keeper form.Keeper
+	saver form.Saver
 }
 
 // usesShown is how many of an entry's uses are listed on its page.
@@ -55,7 +53,7 @@ const usesShown = 10
 
 // RegisterPages adds the routes: pages to compressed, files to plain.
 func RegisterPages(compressed, plain *echo.Group, config Config) {
-	h := &handler{config, form.Saver{Library: config.Library, Check: config.Check}, form.Keeper{Sealer: config.Sealer}}
+	h := &handler{config, form.Saver{Library: config.Library, Check: config.Check}}
 	stored := h.Library.Entries
 	compressed.GET(paths.Library, func(c echo.Context) error {
 		return c.Redirect(http.StatusSeeOther, paths.LibraryKind(string(saved.Prompts)))
@@ -222,7 +220,7 @@ func (h *handler) read(c echo.Context, address string, secrets []string) (*form.
 	}
 	for _, name := range secrets {
 		var value string
-		if submitted.Value(name) == "" && h.keeper.Open(pages.Browser(c), submitted.Value(address),
+		if submitted.Value(name) == "" && h.Keeper.Open(pages.Browser(c), submitted.Value(address),
 			submitted.Values[name+"_sealed"], &value) {
 			submitted = submitted.With(name, value)
 		}
@@ -309,7 +307,7 @@ func (k kind[T]) form(c echo.Context, h *handler, row *T, submitted *form.Upload
 		Kept: map[string]string{}, Saved: map[string]string{}}
 	for _, name := range k.secrets {
 		if typed := submitted.Value(name); typed != "" {
-			view.Kept[name] = h.keeper.Keep(pages.Browser(c), submitted.Value(k.address), typed)
+			view.Kept[name] = h.Keeper.Keep(pages.Browser(c), submitted.Value(k.address), typed)
 			if view.Kept[name] != "" && !slices.ContainsFunc(faults, func(f form.FieldFault) bool { return f.Field == name }) {
 				delete(view.Values, name) // invalid input stays, to be corrected
 			}

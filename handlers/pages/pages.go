@@ -25,7 +25,6 @@ import (
 	"wending/handlers/form"
 	"wending/handlers/request"
 	"wending/jobs/agent/protocol"
-	"wending/jobs/export"
 	"wending/views/help"
 	"wending/views/paths"
 	"wending/views/text"
@@ -166,7 +165,7 @@ func SwitchLanguage(c echo.Context, lang string) error {
 // SendFile sends an uploaded file as a download. Nothing in it may run.
 func SendFile(c echo.Context, file io.ReadSeeker, name, extension string) {
 	header := c.Response().Header()
-	header.Set("Content-Disposition", export.Attachment(name))
+	header.Set("Content-Disposition", request.Attachment(name))
 	header.Set("Content-Security-Policy", "sandbox")
 	http.ServeContent(c.Response(), c.Request(), "dataset."+extension, time.Time{}, file)
 }

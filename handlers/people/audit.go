@@ -118,7 +118,7 @@ func (h *handler) exportAudit(c echo.Context, filter people.AuditFilter) error {
 	return pages.Gates(c).Responses.Through(&c.Response().Writer, func() error {
 		header := c.Response().Header()
 		header.Set(echo.HeaderContentType, "text/csv; charset=utf-8")
-		header.Set("Content-Disposition", export.Attachment("audit.csv"))
+		header.Set("Content-Disposition", request.Attachment("audit.csv"))
 		c.Response().WriteHeader(http.StatusOK)
 		table, err := export.NewTable(c.Response(), auditColumns)
 		if err != nil {

@@ -21,7 +21,6 @@ import (
 	"wending/handlers/request"
 	"wending/handlers/rest"
 	"wending/jobs/blob"
-	"wending/jobs/export"
 	"wending/views/paths"
 	"wending/views/text"
 )
@@ -221,9 +220,9 @@ func serve(c echo.Context, file io.ReadSeeker, mediaType, name, tag string) {
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "private, no-cache")
 	header.Set("ETag", strconv.Quote(tag))
-	disposition := export.Inline(name)
+	disposition := request.Inline(name)
 	if !isShown(mediaType) {
-		mediaType, disposition = "application/octet-stream", export.Attachment(name)
+		mediaType, disposition = "application/octet-stream", request.Attachment(name)
 	}
 	header.Set("Content-Type", mediaType)
 	header.Set("Content-Disposition", disposition)

@@ -22,7 +22,6 @@ import (
 	"wending/handlers/rest"
 	"wending/jobs/archive"
 	"wending/jobs/blob"
-	"wending/jobs/export"
 	"wending/views/paths"
 )
 
@@ -123,7 +122,7 @@ func (h *handler) get(ctx context.Context, input *taskPath) (*huma.StreamRespons
 	return rest.Stream(h.Failed, func(ctx huma.Context) error {
 		response := humaecho.Unwrap(ctx).Response()
 		response.Header().Set("Content-Type", "application/zip")
-		response.Header().Set("Content-Disposition", export.ContentDisposition(task.Name, "zip"))
+		response.Header().Set("Content-Disposition", request.ReportDisposition(task.Name, "zip"))
 		response.WriteHeader(http.StatusOK)
 		return h.Archiver.Write(ctx.Context(), task, response, parts)
 	}), nil

@@ -24,7 +24,6 @@ import (
 	"wending/handlers/replay"
 	"wending/handlers/request"
 	"wending/jobs/agent/protocol"
-	"wending/jobs/export"
 	"wending/views/markdown"
 	"wending/views/paths"
 	"wending/views/results"
@@ -199,7 +198,7 @@ func (p *Pages) exportShown(c echo.Context) error {
 	}
 	header := c.Response().Header()
 	header.Set(echo.HeaderContentType, reading.ReportTypes[format])
-	header.Set(echo.HeaderContentDisposition, export.ContentDisposition(task.Name, format))
+	header.Set(echo.HeaderContentDisposition, request.ReportDisposition(task.Name, format))
 	c.Response().WriteHeader(http.StatusOK)
 	return write(ctx, c.Response())
 }

@@ -21,9 +21,7 @@ import (
 	"wending/handlers/reading"
 	"wending/handlers/request"
 	"wending/handlers/web/create"
-	"wending/jobs/agent"
 	saved "wending/jobs/library"
-	"wending/jobs/secret"
 	"wending/jobs/tasks"
 	"wending/views/paths"
 	"wending/views/text"
@@ -36,8 +34,7 @@ type Config struct {
 	Tasks   *tasks.Service
 	Staging form.Staging
 	Library *saved.Service
-	Agents  *agent.Client
-	Sealer  *secret.Sealer
+	Keeper  form.Keeper
 	Check   form.Check
 	// Defaults are the settings of a task whose creator does not set them.
 	Defaults tasks.Settings
@@ -74,7 +71,7 @@ func Register(compressed, plain *echo.Group, config Config) *Pages {
 		people.New(config.Store), questions,
 		create.Register(compressed, create.Config{
 			Store: config.Store, Tasks: config.Tasks, Staging: config.Staging, Library: config.Library,
-			Agents: config.Agents, Sealer: config.Sealer, Questions: questions, Check: config.Check,
+			Keeper: config.Keeper, Questions: questions, Check: config.Check,
 			Defaults: config.Defaults, DemoURL: config.DemoURL, DemoModelsURL: config.DemoModelsURL,
 			DemoTicket: config.DemoTicket, Version: config.Version, Failed: config.Failed,
 		}),
@@ -91,7 +88,7 @@ func Register(compressed, plain *echo.Group, config Config) *Pages {
 	compressed.GET(paths.TaskHistory, p.showHistory)
 	compressed.POST(paths.Settings, p.saveSettings)
 	library.RegisterPages(compressed, plain, library.Config{
-		Library: config.Library, Questions: p.questions, Sealer: config.Sealer, Check: config.Check,
+		Library: config.Library, Questions: p.questions, Keeper: config.Keeper, Check: config.Check,
 		HasDemo: config.DemoModelsURL != "", Version: config.Version, Failed: config.Failed,
 	})
 	return p

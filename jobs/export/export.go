@@ -4,12 +4,9 @@ package export
 import (
 	"cmp"
 	"fmt"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"wending/db/measure"
 	"wending/jobs/cron"
@@ -379,54 +376,4 @@ func deref(text *string) string {
 		return ""
 	}
 	return *text
-}
-
-// ContentDisposition returns the header for a report's download: with an ASCII name for old clients, and the task's
-// own name (RFC 6266).
-func ContentDisposition(taskName, extension string) string {
-	name := safeName(taskName, "task")
-	return disposition("attachment", asciiName(name, "task")+"_report."+extension, name+"_评测报告."+extension)
-}
-
-// Attachment returns the header for the download of a file.
-func Attachment(name string) string { return named("attachment", name) }
-
-// Inline returns the header for a file that a browser may show instead of saving it.
-func Inline(name string) string { return named("inline", name) }
-
-func named(kind, name string) string {
-	name = safeName(name, "dataset")
-	return disposition(kind, asciiName(name, "dataset"), name)
-}
-
-func disposition(kind, ascii, full string) string {
-	return fmt.Sprintf(`%s; filename="%s"; filename*=UTF-8''%s`, kind, ascii,
-		strings.ReplaceAll(url.QueryEscape(full), "+", "%20"))
-}
-
-// safeName removes characters that a file system or a header may not accept.
-func safeName(name, fallback string) string {
-	name = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || strings.ContainsRune(`/\:*?"<>|`, r) || r == utf8.RuneError {
-			return -1
-		}
-		return r
-	}, name)
-	if name = strings.Trim(name, " ."); name == "" {
-		return fallback
-	}
-	return name
-}
-
-func asciiName(name, fallback string) string {
-	name = strings.Trim(strings.Map(func(r rune) rune {
-		if r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r) || r == '-' || r == '_' || r == '.') {
-			return r
-		}
-		return '_'
-	}, name), "_.")
-	if name == "" {
-		return fallback
-	}
-	return name
 }

@@ -10,9 +10,7 @@ import (
 	"wending/db/report"
 	"wending/handlers/form"
 	"wending/handlers/pages"
-	"wending/jobs/agent"
 	saved "wending/jobs/library"
-	"wending/jobs/secret"
 	"wending/jobs/tasks"
 	"wending/views/paths"
 )
@@ -23,8 +21,7 @@ type Config struct {
 	Tasks     *tasks.Service
 	Staging   form.Staging
 	Library   *saved.Service
-	Agents    *agent.Client
-	Sealer    *secret.Sealer
+	Keeper    form.Keeper
 	Questions pages.Questions
 	Check     form.Check
 	// Defaults are the settings of a task whose creator does not set them.
@@ -41,12 +38,11 @@ type Config struct {
 type Forms struct {
 	Config
 	monitor report.Monitor
-	keeper  form.Keeper
 }
 
 // Register adds the routes to compressed.
 func Register(compressed *echo.Group, config Config) *Forms {
-	h := &Forms{config, report.NewMonitor(config.Store), form.Keeper{Sealer: config.Sealer}}
+	h := &Forms{config, report.NewMonitor(config.Store)}
 	compressed.GET(paths.Create, h.newTask)
 	compressed.GET(paths.NewComparison, h.newTask)
 	compressed.POST(paths.EstimateComparison, h.estimateComparison)

@@ -235,7 +235,7 @@ func (h *Forms) base(ctx context.Context, s *submission) (base tasks.New) {
 
 // openHeaders opens headers that came back with a form; nil if there are none, or they must be typed again.
 func (h *Forms) openHeaders(c echo.Context, submitted *form.Upload) (headers map[string]string) {
-	if !h.keeper.Open(pages.Browser(c), submitted.Value("agent_api_url"), submitted.Values["agent_api_headers_sealed"],
+	if !h.Keeper.Open(pages.Browser(c), submitted.Value("agent_api_url"), submitted.Values["agent_api_headers_sealed"],
 		&headers) {
 		return nil
 	}
@@ -411,7 +411,7 @@ func (h *Forms) formView(c echo.Context, s *submission) (taskpages.Form, error) 
 		}
 	}
 	if len(typed) > 0 {
-		if view.SealedHeaders = h.keeper.Keep(pages.Browser(c), s.Value("agent_api_url"), typed); view.SealedHeaders != "" &&
+		if view.SealedHeaders = h.Keeper.Keep(pages.Browser(c), s.Value("agent_api_url"), typed); view.SealedHeaders != "" &&
 			!isTypo {
 			view.Headers = "" // invalid input stays, to be corrected
 		}
@@ -556,7 +556,7 @@ func (h *Forms) probe(c echo.Context, s *submission) (ui.Probe, error) {
 	if err := awaitSlot(); err != nil {
 		return ui.Probe{}, err
 	}
-	return pages.Probe(h.Agents.AskEither(ctx, question, func() bool { return awaitSlot() == nil })), nil
+	return pages.Probe(h.Library.Agents.AskEither(ctx, question, func() bool { return awaitSlot() == nil })), nil
 }
 
 // startDemo creates a task of 20 questions for the demo agent, whose answers vary; for the first question it also
