@@ -257,8 +257,9 @@ func (s *Server) mount(e *echo.Echo) {
 		Closing: s.Closing, Failed: s.failed}
 	replay.RegisterPages(compressed, replays)
 	galleries := replay.FilesConfig{Store: s.Store, Files: s.Assets, Version: s.Version, Failed: s.failed}
-	archiver := &archive.Archiver{Store: s.Store, Tasks: s.tasks, Files: s.Assets, Version: s.Version}
-	transfer.RegisterPages(compressed, transfer.Config{Archiver: archiver, Failed: s.failed})
+	transfers := transfer.Config{Failed: s.failed,
+		Archiver: &archive.Archiver{Store: s.Store, Tasks: s.tasks, Files: s.Assets, Version: s.Version}}
+	transfer.RegisterPages(compressed, transfers)
 	web.RegisterStorage(compressed, web.StorageConfig{Store: s.Store, Files: s.Files, HistoryDays: s.HistoryDays,
 		UploadDays: s.UploadDays, Version: s.Version})
 	s.signIns = access.SignInConfig{
@@ -273,7 +274,7 @@ func (s *Server) mount(e *echo.Echo) {
 	}
 	persons.RegisterPages(compressed, accounts)
 	document := api.Register(e, compressed, plain, api.Config{
-		Store: s.Store, Tasks: s.tasks, Library: s.library, Progress: s.progress, Check: check, Archiver: archiver,
+		Store: s.Store, Tasks: s.tasks, Library: s.library, Progress: s.progress, Check: check, Transfer: transfers,
 		Replay: replays, Gallery: galleries, People: accounts,
 		Defaults: s.Defaults, Closing: s.Closing, Failed: s.failed, Log: s.Log,
 	})

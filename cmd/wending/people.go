@@ -20,7 +20,7 @@ import (
 
 	"wending/db"
 	"wending/db/people"
-	"wending/jobs/cron"
+	"wending/jobs/export"
 	"wending/jobs/identity"
 	"wending/jobs/tasks"
 )
@@ -330,7 +330,7 @@ func (c verifyAuditCommand) Run(ctx context.Context, s *Settings, stdout io.Writ
 			_, _ = fmt.Fprintf(stdout,
 				"entry %d, by %s at %s: the log was sealed in its state at that time; the seal proves nothing about earlier "+
 					"entries\n",
-				one.Seq, one.Actor, cron.BeijingRFC3339(one.At))
+				one.Seq, one.Actor, export.BeijingTime(one.At))
 		}
 		if found.RemovedTo > 0 {
 			_, _ = fmt.Fprintf(stdout, "entries up to %d were removed by age (AUDIT_RETENTION_DAYS)\n", found.RemovedTo)

@@ -20,7 +20,6 @@ import (
 	"wending/handlers/request"
 	"wending/handlers/rest"
 	"wending/handlers/transfer"
-	"wending/jobs/archive"
 	saved "wending/jobs/library"
 	"wending/jobs/tasks"
 	"wending/views/paths"
@@ -35,7 +34,7 @@ type Config struct {
 	// Defaults are the settings of a task whose creator does not set them.
 	Defaults tasks.Settings
 	Check    form.Check
-	Archiver *archive.Archiver
+	Transfer transfer.Config
 	Replay   replay.Config
 	Gallery  replay.FilesConfig
 	People   people.Config
@@ -77,7 +76,7 @@ func Register(e *echo.Echo, compressed, plain *echo.Group, config Config) *huma.
 	h.registerComparisonExport(stream)
 	replay.RegisterAPI(whole, stream, h.Replay)
 	replay.RegisterFilesAPI(whole, stream, h.Gallery)
-	transfer.RegisterAPI(stream, transfer.Config{Archiver: h.Archiver, Failed: h.Failed})
+	transfer.RegisterAPI(stream, h.Transfer)
 	people.RegisterAPI(whole, h.People)
 	library.RegisterAPI(whole, stream, library.Config{Library: h.Library, Check: h.Check, Failed: h.Failed})
 	for _, unused := range []string{"ErrorModel", "ErrorDetail"} { // this is huma's own, and no response uses it

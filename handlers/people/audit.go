@@ -126,7 +126,7 @@ func (h *handler) exportAudit(c echo.Context, filter people.AuditFilter) error {
 		}
 		err = h.Audit.Each(ctx, filter, func(e people.AuditEntry) error {
 			return table.Row([]string{
-				strconv.FormatInt(e.Seq, 10), cron.BeijingRFC3339(e.At), e.Actor, e.ActorID, e.TokenID, e.Address, e.Via, e.Action,
+				strconv.FormatInt(e.Seq, 10), export.BeijingTime(e.At), e.Actor, e.ActorID, e.TokenID, e.Address, e.Via, e.Action,
 				e.Object, e.ObjectID,
 				e.ObjectName, e.ProjectID, e.ProjectName, strconv.Itoa(e.Status), e.Before, e.After, e.RequestID,
 				hex.EncodeToString(e.Hash),

@@ -19,7 +19,6 @@ import (
 	"wending/db/review"
 	"wending/handlers/request"
 	"wending/jobs/blob"
-	"wending/jobs/cron"
 	"wending/jobs/export"
 	"wending/jobs/tasks"
 	"wending/views/paths"
@@ -274,7 +273,7 @@ func exportTexts(locale text.Locale, task db.Task, report export.Report, statist
 		if t == nil {
 			return ""
 		}
-		return cron.BeijingRFC3339(*t)
+		return export.BeijingTime(*t)
 	}
 	texts := export.Texts{
 		Info: [][2]string{
@@ -289,7 +288,7 @@ func exportTexts(locale text.Locale, task db.Task, report export.Report, statist
 			{locale.Text("export.info.agreement"), text.Percent(statistics.Agreement)},
 			{locale.Text("export.info.levels"), levelCounts(locale, statistics)},
 			{locale.Text("export.info.status"), locale.Text("status." + string(task.Status))},
-			{locale.Text("export.info.created"), cron.BeijingRFC3339(task.CreatedAt)},
+			{locale.Text("export.info.created"), export.BeijingTime(task.CreatedAt)},
 			{locale.Text("export.info.started"), shown(task.StartedAt)},
 			{locale.Text("export.info.completed"), shown(task.CompletedAt)},
 			{locale.Text("export.info.duration"), text.Seconds(locale, statistics.Duration)},

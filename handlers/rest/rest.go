@@ -17,7 +17,7 @@ import (
 	"wending/db"
 	"wending/handlers/form"
 	"wending/handlers/request"
-	"wending/jobs/cron"
+	"wending/jobs/export"
 )
 
 // Conflict is an error whose response contains the current state.
@@ -185,7 +185,7 @@ func NewPagination(page db.Page, total int) Pagination {
 type Moment time.Time
 
 // MarshalText implements encoding.TextMarshaler.
-func (m Moment) MarshalText() ([]byte, error) { return []byte(cron.BeijingRFC3339(time.Time(m))), nil }
+func (m Moment) MarshalText() ([]byte, error) { return []byte(export.BeijingTime(time.Time(m))), nil }
 
 // Schema implements huma.SchemaProvider.
 func (Moment) Schema(huma.Registry) *huma.Schema {

@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -19,7 +18,6 @@ import (
 	"wending/handlers/pages"
 	"wending/handlers/reading"
 	"wending/handlers/request"
-	"wending/jobs/secret"
 	"wending/jobs/tasks"
 	"wending/views/paths"
 	"wending/views/results"
@@ -216,9 +214,8 @@ func (p *Pages) offer(ctx context.Context, shown *summary.Comparison, compared r
 		return err
 	}
 	shown.Carriable = len(carriable.Pairs)
-	// If a key is lost, the tasks cannot be run at all.
 	shown.Asks, err = p.Tasks.SidesToAsk(shown.A.Task, shown.A.Variant, shown.B.Task, shown.B.Variant)
-	if err != nil && !errors.Is(err, secret.ErrKey) {
+	if err != nil {
 		return err
 	}
 	return p.compareBy(ctx, shown)

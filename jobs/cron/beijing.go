@@ -5,9 +5,6 @@ import "time"
 // Beijing is Beijing time, UTC+08:00 all year.
 var Beijing = time.FixedZone("CST", 8*60*60)
 
-// BeijingRFC3339 formats a time to the second, for reports and the API.
-func BeijingRFC3339(t time.Time) string { return t.In(Beijing).Format(time.RFC3339) }
-
 // BeijingMinute formats a time to the minute, for lists.
 func BeijingMinute(t time.Time) string { return t.In(Beijing).Format("2006-01-02 15:04") }
 

@@ -1,5 +1,5 @@
 // Package cron computes the next time of a five-field cron expression in a time zone, and formats times in Beijing
-// time, as pages, reports and the API show them. The database uses UTC.
+// time, as pages show them. The database uses UTC.
 package cron
 
 import (

@@ -341,9 +341,9 @@ func (r Report) cells(item Item) []string {
 	}
 	completed := ""
 	if r.CompletedAt != nil {
-		completed = cron.BeijingRFC3339(*r.CompletedAt)
+		completed = BeijingTime(*r.CompletedAt)
 	}
-	cells = append(cells, cron.BeijingRFC3339(r.CreatedAt), completed)
+	cells = append(cells, BeijingTime(r.CreatedAt), completed)
 	cells = append(cells, item.Variables...)
 	if len(r.Variants) > 0 {
 		variant := r.variant(item)
@@ -377,3 +377,6 @@ func deref(text *string) string {
 	}
 	return *text
 }
+
+// BeijingTime formats a time to the second in Beijing's time zone, for reports, messages and the API.
+func BeijingTime(t time.Time) string { return t.In(cron.Beijing).Format(time.RFC3339) }

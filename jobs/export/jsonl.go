@@ -7,7 +7,6 @@ import (
 	"unicode/utf8"
 
 	"wending/db/measure"
-	"wending/jobs/cron"
 )
 
 // JSONL writes a report as one JSON object per line, one for each item, with exact texts.
@@ -197,7 +196,7 @@ func (j *JSONL) Write(item Item) error {
 	for _, r := range item.Reviews {
 		line.Reviews = append(line.Reviews, jsonReview{
 			r.Variant, r.RunIndex, r.Reviewer, r.Verdict, append([]string{}, r.Reasons...), r.Note, r.Version, r.IsOutdated,
-			cron.BeijingRFC3339(r.CreatedAt),
+			BeijingTime(r.CreatedAt),
 			r.CarriedBy, r.CarriedFrom, r.CarriedFromName,
 		})
 	}
@@ -212,11 +211,11 @@ func (j *JSONL) begin(item Item) *jsonItem {
 	line := &jsonItem{
 		QuestionID: item.QuestionID, Question: item.Question, StandardAnswer: item.StandardAnswer,
 		SystemPrompt: item.SystemPrompt, UserContext: item.UserContext, Variables: j.report.variables(item),
-		Series: item.Series, Turn: item.Turn, Number: item.Number, CreatedAt: cron.BeijingRFC3339(j.report.CreatedAt),
+		Series: item.Series, Turn: item.Turn, Number: item.Number, CreatedAt: BeijingTime(j.report.CreatedAt),
 		Runs: []jsonRun{},
 	}
 	if j.report.CompletedAt != nil {
-		completed := cron.BeijingRFC3339(*j.report.CompletedAt)
+		completed := BeijingTime(*j.report.CompletedAt)
 		line.CompletedAt = &completed
 	}
 	return line

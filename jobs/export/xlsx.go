@@ -12,8 +12,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/klauspost/compress/flate"
-
-	"wending/jobs/cron"
 )
 
 // maxCellUnits is Excel's limit for a cell, in UTF-16 code units.
@@ -236,7 +234,7 @@ func (x *XLSX) Write(item Item) error {
 	for _, r := range item.Reviews {
 		x.reviews = append(x.reviews, []string{
 			strconv.Itoa(item.Number), item.QuestionID, count(r.RunIndex), r.Reviewer, r.Verdict, r.ReasonsText, r.Note,
-			strconv.FormatBool(r.IsOutdated), cron.BeijingRFC3339(r.CreatedAt),
+			strconv.FormatBool(r.IsOutdated), BeijingTime(r.CreatedAt),
 			r.CarriedBy, r.CarriedFromName, r.CarriedFrom,
 		})
 	}

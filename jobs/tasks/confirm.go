@@ -2,6 +2,7 @@ package tasks
 
 import (
 	"context"
+	"errors"
 	"reflect"
 
 	"github.com/google/uuid"
@@ -9,6 +10,7 @@ import (
 	"wending/db"
 	"wending/db/engine"
 	"wending/db/people"
+	"wending/jobs/secret"
 )
 
 // DefaultConfirmRuns is how many fresh runs confirm a change by default; the number can be 1 to MaxRuns.
@@ -42,8 +44,17 @@ type Confirmation struct {
 	Runs int
 }
 
-// SidesToAsk returns the sides that a confirmation repeats by default.
+// SidesToAsk returns the sides that a confirmation repeats by default; none if the key of their secrets is lost,
+// because then the tasks cannot be run at all.
 func (s *Service) SidesToAsk(a db.Task, variantA int, b db.Task, variantB int) (Sides, error) {
+	sides, err := s.sidesToAsk(a, variantA, b, variantB)
+	if errors.Is(err, secret.ErrKey) {
+		return "", nil
+	}
+	return sides, err
+}
+
+func (s *Service) sidesToAsk(a db.Task, variantA int, b db.Task, variantB int) (Sides, error) {
 	if !a.AsksAgents() {
 		return SecondSide, nil
 	}
@@ -91,7 +102,7 @@ func (s *Service) Confirm(ctx context.Context, by db.Actor, c Confirmation) (Sid
 	}
 	if c.Sides == "" {
 		var err error
-		if c.Sides, err = s.SidesToAsk(c.A.Task, c.A.Variant, c.B.Task, c.B.Variant); err != nil {
+		if c.Sides, err = s.sidesToAsk(c.A.Task, c.A.Variant, c.B.Task, c.B.Variant); err != nil {
 			return "", err
 		}
 	}

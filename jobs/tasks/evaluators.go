@@ -9,7 +9,6 @@ import (
 	"wending/db"
 	"wending/db/engine"
 	"wending/db/report"
-	"wending/jobs/cron"
 	"wending/jobs/evaluate"
 	"wending/jobs/export"
 )
@@ -169,7 +168,7 @@ func FailedAttempts(of db.FailedAttempts) []export.FailedAttempt {
 	attempts := make([]export.FailedAttempt, len(of))
 	for n, one := range of {
 		attempts[n] = export.FailedAttempt{
-			Attempt: one.Attempt, StartedAt: cron.BeijingRFC3339(one.StartedAt), LatencyMS: one.LatencyMS,
+			Attempt: one.Attempt, StartedAt: export.BeijingTime(one.StartedAt), LatencyMS: one.LatencyMS,
 			ErrorCode: one.ErrorCode, ErrorMessage: one.ErrorMessage, HTTPStatus: one.HTTPStatus, Body: one.Body,
 		}
 	}

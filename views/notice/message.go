@@ -15,7 +15,6 @@ import (
 	"wending/db/outbox"
 	"wending/db/report"
 	"wending/jobs/courier/notify"
-	"wending/jobs/cron"
 	"wending/jobs/export"
 	"wending/jobs/tasks"
 	"wending/views/paths"
@@ -235,7 +234,7 @@ func (w Writer) results(ctx context.Context, l text.Locale, d outbox.Delivery, t
 			TotalTokens: run.TotalTokens,
 			Cost:        run.Cost, Passed: run.Passed, Score: run.Score,
 			Evaluations: tasks.Verdicts(run.Evaluations, task.Evaluators, l.Reason),
-			CompletedAt: cron.BeijingRFC3339(run.CreatedAt),
+			CompletedAt: export.BeijingTime(run.CreatedAt),
 		}
 		if run.Cost != nil {
 			one.Currency = task.Target(task.Variants[run.Variant-1].Target).Currency

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"wending/jobs/cron"
+	"wending/jobs/export"
 )
 
 // Kind is the kind of service behind a channel.
@@ -75,7 +75,7 @@ type Message struct {
 func Body(kind Kind, m Message) ([]byte, error) {
 	switch kind {
 	case Webhook:
-		return json.Marshal(map[string]any{"type": m.Type, "timestamp": cron.BeijingRFC3339(m.At), "data": m.Data})
+		return json.Marshal(map[string]any{"type": m.Type, "timestamp": export.BeijingTime(m.At), "data": m.Data})
 	case DingTalk: // https://open.dingtalk.com/document/robots/custom-robot-access
 		return json.Marshal(map[string]any{
 			"msgtype": "markdown", "markdown": map[string]any{"title": plain(m.Title),
