@@ -42,6 +42,10 @@ func TestTheStyleLibraryHasWhatPagesUse(t *testing.T) {
 		require.Contains(t, want, kept)
 	}
 	require.NotContains(t, want, ".accordion")
+	for _, block := range regexp.MustCompile(`(?:^|\})(?::root|\.dark)\{[^}]*\}`).FindAllString(want, -1) {
+		_, declarations, _ := strings.Cut(strings.TrimSuffix(block, "}"), "{")
+		require.Regexp(t, `^(?:--?[\w-]+:(?:"(?:[^"\\]|\\.)*"|[^;"])*(?:;|$)|color-scheme:\w+;?)+$`, declarations)
+	}
 }
 
 // usage is what pages have: the words of their templates' and scripts' texts, those among them on lines with the word
@@ -87,6 +91,9 @@ func newUsage(t *testing.T) usage {
 	return used
 }
 
+// declared matches the declaration of a custom property; a value in quotes may hold semicolons.
+var declared = regexp.MustCompile(`(--[\w-]+):(?:"(?:[^"\\]|\\.)*"|'[^']*'|[^;{}"'])*;?`)
+
 // prune returns the rules that can apply, with the properties that they need.
 func (u usage) prune(css string) string {
 	css = u.rules(css)
@@ -99,7 +106,7 @@ func (u usage) prune(css string) string {
 			}
 			return rule
 		})
-		css = regexp.MustCompile(`(--[\w-]+):[^;{}]*;?`).ReplaceAllStringFunc(css, func(declaration string) string {
+		css = declared.ReplaceAllStringFunc(css, func(declaration string) string {
 			name, _, _ := strings.Cut(declaration, ":")
 			if !isRead(css, name) && !isRead(u.own, name) {
 				return ""
