@@ -8,6 +8,8 @@ import (
 
 	"github.com/PuerkitoBio/goquery"
 	"github.com/stretchr/testify/require"
+
+	"wending/jobs/agent/agenttest"
 )
 
 // A sample that is drawn on the review tab is reviewed answer by answer, in the order in which it was drawn, each
@@ -78,4 +80,80 @@ func TestASampleIsReviewed(t *testing.T) {
 		require.Equal(t, http.StatusSeeOther, refused.StatusCode)
 		require.NotContains(t, refused.Header.Get("Location"), "?sample=", "an unknown sample is left out, with a notice")
 	}
+}
+
+// judgedTask runs a task of six questions, two variants and two runs with a judge, draws one answer of each question,
+// and has a person judge them: the judge passes odd questions, the person passes the first four. It returns the task,
+// the judge's id and the sample's.
+func (s *site) judgedTask(t *testing.T) (task, judge, sample string) {
+	t.Helper()
+	judging := agenttest.New(t, chatting(func(prompt string) string {
+		for _, odd := range []string{"问1", "问3", "问5"} {
+			if strings.Contains(prompt, odd) {
+				return `{"overall": 90, "reason": "right"}`
+			}
+		}
+		return `{"overall": 30, "reason": "wrong"}`
+	}))
+	model, _ := s.chatTarget(t, "judge", judging.URL)
+	judge = s.evaluator(t, "裁判", "judge", object{"model_id": model, "dimensions": []string{"overall"}})
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
+	var agents []string
+	for _, name := range []string{"a", "b"} {
+		agents = append(agents, s.entry(t, "POST", "agents",
+			object{"name": name, "protocol": "default", "url": fake.URL + "/" + name}, 201)["id"].(string))
+	}
+	rows := "question_id,question,standard_answer\n"
+	for n := range 6 {
+		rows += "q" + strconv.Itoa(n+1) + ",问" + strconv.Itoa(n+1) + ",a\n"
+	}
+	dataset := s.post(t, libraryAPI+"datasets", map[string]string{"name": "d", "file@q.csv": rows}).mustBe(t,
+		201)["id"].(string)
+	created := s.send(t, http.MethodPost, api, object{"task_name": "t", "agents": agents, "dataset": dataset,
+		"runs_per_item": 2, "evaluators": []string{judge}}).mustBe(t, 201)
+	task = created["task_id"].(string)
+	s.awaitDone(t, task)
+	var drawn struct {
+		ID    string
+		Items []struct {
+			QuestionID string `json:"question_id"`
+			Variant    int
+			RunIndex   int `json:"run_index"`
+		}
+	}
+	s.send(t, http.MethodPost, api+"/"+task+"/samples", object{"size": 6, "is_stratified": true}).into(t, &drawn)
+	for _, run := range drawn.Items {
+		verdict := "FAIL"
+		if run.QuestionID < "q5" {
+			verdict = "PASS"
+		}
+		require.Equal(t, http.StatusOK, s.send(t, http.MethodPut, api+"/"+task+"/items/"+run.QuestionID+"/review", object{
+			"reviewer": "李雷", "verdict": verdict, "run_index": run.RunIndex, "variant": run.Variant}).StatusCode)
+	}
+	return task, judge, drawn.ID
+}
+
+// Every cell of the table that compares a judge with people leads to exactly the answers that it counts, side by side.
+func TestAnswersOnWhichJudgeAndPeoplePart(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	id, _, _ := s.judgedTask(t)
+	cells := s.get(t, "/tasks/"+id+"/report").page(t).Find("td.figure a[href*='filter=people-1-']")
+	require.Equal(t, 4, cells.Length())
+	answers := 0
+	cells.Each(func(_ int, cell *goquery.Selection) {
+		count, err := strconv.Atoi(cell.Text())
+		require.NoError(t, err)
+		href := cell.AttrOr("href", "")
+		page := s.get(t, href+"&view=merged").page(t) // where answers are chosen, the view does not matter
+		require.Equal(t, count, page.Find("article.result .run").Length(), href)
+		require.Equal(t, count, page.Find("article.result .run .verdicts").Length(), "with the judge's reason")
+		require.Equal(t, count, page.Find("article.result .run .said-list li[data-verdict]:not([hidden])").Length(),
+			"and people's")
+		require.Contains(t, page.Find(".shown-of").Text(), "回答 "+strconv.Itoa(count)+" 个")
+		require.Equal(t, 1, page.Find("select[name=filter] option[selected]").Length())
+		answers += count
+	})
+	require.Equal(t, 6, answers)
+	require.Zero(t, s.get(t, "/tasks/"+id+"/results/print").page(t).Find("a[href*='people-1']").Length())
 }

@@ -204,15 +204,16 @@ func choose(answered []SampledRun, size int, seed int64, variants int, isStratif
 type JudgedRun struct {
 	Labelled
 	// Evaluator is the evaluator's number in its task.
-	Evaluator int
-	ItemID    int64
+	Evaluator         int
+	ItemID            int64
+	Variant, RunIndex int
 }
 
 // Judged returns the runs of a task that both its evaluators and people have judged: people by majority, without ties
 // and without those who are unsure.
 func (r Reviews) Judged(ctx context.Context, taskID uuid.UUID) (judged []JudgedRun, err error) {
 	const read = `
-		SELECT e.evaluator, r.item_id, e.passed, people.passes > people.fails AS person, s.item_id IS NOT NULL AS is_sampled
+		SELECT e.evaluator, r.item_id, r.variant, r.run_index, e.passed, people.passes > people.fails AS person, s.item_id IS NOT NULL AS is_sampled
 		FROM evaluation_runs r
 		CROSS JOIN LATERAL (
 			SELECT count(*) FILTER (WHERE said.verdict = 'PASS') AS passes,
@@ -230,12 +231,15 @@ func (r Reviews) Judged(ctx context.Context, taskID uuid.UUID) (judged []JudgedR
 	type row struct {
 		Evaluator int
 		ItemID    int64 `db:"item_id"`
+		Variant   int
+		RunIndex  int `db:"run_index"`
 		Passed    bool
 		Person    bool
 		IsSampled bool `db:"is_sampled"`
 	}
 	err = pg.EachRow(ctx, r.db, "compare the judges with people", read, []any{taskID}, func(one row) error {
-		judged = append(judged, JudgedRun{Labelled{one.Passed, one.Person, one.IsSampled}, one.Evaluator, one.ItemID})
+		judged = append(judged, JudgedRun{Labelled{one.Passed, one.Person, one.IsSampled}, one.Evaluator, one.ItemID,
+			one.Variant, one.RunIndex})
 		return nil
 	})
 	return judged, err

@@ -89,8 +89,9 @@ func (r Reader) judges(ctx context.Context, task db.Task, withDefaults bool) (ju
 		if !evaluator.IsJudge() {
 			continue
 		}
-		judge := summary.Judge{Name: evaluator.Name, Dimensions: dimensions[evaluator.Number].Dimensions,
-			Numbers: numbers[evaluator.Number], Fit: fits[evaluator.Number]}
+		judge := summary.Judge{Name: evaluator.Name, Number: evaluator.Number,
+			Dimensions: dimensions[evaluator.Number].Dimensions,
+			Numbers:    numbers[evaluator.Number], Fit: fits[evaluator.Number]}
 		if judge.Variants, err = r.report.PassStatisticsOf(ctx, task, evaluator, withDefaults); err != nil {
 			return nil, err
 		}

@@ -312,6 +312,14 @@ func (p *Pages) readEvaluations(ctx context.Context, report *results.Report) (er
 			return err
 		}
 	}
+	if report.IsBesidePeople() {
+		judged, err := p.reviews.Judged(ctx, report.Task.ID)
+		if err != nil {
+			return err
+		}
+		report.Compared = results.Compare(judged)
+		report.View, report.IsAligned = results.Columns, false // single answers
+	}
 	report.Unrated, err = p.report.Unrated(ctx, report.Task.ID, report.Variant)
 	return err
 }
@@ -513,7 +521,7 @@ func (p *Pages) openSent(c echo.Context, task db.Task, item int64) error {
 	if err != nil {
 		return err
 	}
-	var all []results.Sent
+	var all []taskpages.Sent
 	last := 0
 	for _, one := range runs {
 		if one.Variant == last {
@@ -532,14 +540,14 @@ func (p *Pages) openSent(c echo.Context, task db.Task, item int64) error {
 		if err := json.Indent(&body, sent.Body, "", "  "); err != nil {
 			return err
 		}
-		part := results.Sent{RunID: one.ID, Protocol: sent.Protocol, URL: sent.URL, Body: body.String(),
+		part := taskpages.Sent{RunID: one.ID, Protocol: sent.Protocol, URL: sent.URL, Body: body.String(),
 			OmitsPayload: sent.OmitsPayload}
 		if !task.IsPlain() {
 			part.Variant = task.Variants[one.Variant-1].Name
 		}
 		all = append(all, part)
 	}
-	return pages.Render(c, http.StatusOK, results.SentPart(task, all))
+	return pages.Render(c, http.StatusOK, taskpages.SentPart(task, all))
 }
 
 // openUnits renders the folded part of a question's card, from a given unit on.

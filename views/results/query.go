@@ -176,6 +176,9 @@ func Filters(task db.Task) []string {
 	if len(task.Evaluators) > 0 {
 		filters = append(filters, FilterUnrated)
 	}
+	for _, evaluator := range task.Evaluators {
+		filters = append(filters, besidePeople(evaluator)...)
+	}
 	filters = append(filters, FilterMissing, FilterSame, FilterUnsettled)
 	if task.Grouper() != nil {
 		filters = append(filters, FilterMeaningSame, FilterMeaningDifferent, FilterMeaningUnsure)
@@ -273,6 +276,9 @@ func (r Report) passesFilter(item report.Summary, filter string) bool {
 		return r.isUnsettled(item)
 	case FilterSame:
 		return item.Level != nil && (*item.Level == measure.Identical || *item.Level == measure.FormatOnly)
+	}
+	if strings.HasPrefix(filter, filterPeople) {
+		return len(r.Compared[filter][item.ID]) > 0
 	}
 	if isMeaningFilter(filter) {
 		return passesMeaning(item, filter)

@@ -210,6 +210,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	add("task.tab.", "overview", "answers", "review", "report", "process", "settings")
 	add("results.align.", results.Alignments...)
 	add("results.by.", results.LettersBy...)
+	add("results.filter.people.", "pass-pass", "pass-fail", "fail-pass", "fail-fail")
 	add("results.filter.", results.FilterMeaningSame, results.FilterMeaningDifferent, results.FilterMeaningUnsure,
 		results.FilterMissing, results.FilterUnrated, results.FilterUnsettled)
 	add("meaning.by.", string(meaning.Model))

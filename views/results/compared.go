@@ -1,0 +1,88 @@
+package results
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"wending/db"
+	"wending/db/review"
+	"wending/views/text"
+)
+
+// filterPeople begins the filters for the answers on which an evaluator and people agree or part.
+const filterPeople = "people-"
+
+// FilterBesidePeople keeps the answers that an evaluator passed or not, and people passed or not.
+func FilterBesidePeople(evaluator int, judge, person bool) string {
+	return filterPeople + strconv.Itoa(evaluator) + "-" + word(judge) + "-" + word(person)
+}
+
+func word(passed bool) string {
+	if passed {
+		return "pass"
+	}
+	return "fail"
+}
+
+// besidePeople returns the filters of an evaluator, in the order of the table in the report.
+func besidePeople(evaluator db.Evaluator) (filters []string) {
+	for _, judge := range []bool{true, false} {
+		for _, person := range []bool{true, false} {
+			filters = append(filters, FilterBesidePeople(evaluator.Number, judge, person))
+		}
+	}
+	return filters
+}
+
+// IsBesidePeople reports whether the query keeps answers on which an evaluator and people agree or part.
+func (q Query) IsBesidePeople() bool { return strings.HasPrefix(q.Filter, filterPeople) }
+
+// Compare sorts the answers that both evaluators and people have judged, by the filter that keeps them.
+func Compare(judged []review.JudgedRun) map[string]map[int64][]review.JudgedRun {
+	compared := map[string]map[int64][]review.JudgedRun{}
+	for _, one := range judged {
+		filter := FilterBesidePeople(one.Evaluator, one.Judge, one.Person)
+		if compared[filter] == nil {
+			compared[filter] = map[int64][]review.JudgedRun{}
+		}
+		compared[filter][one.ItemID] = append(compared[filter][one.ItemID], one)
+	}
+	return compared
+}
+
+// keeps reports whether a report shows a run of a question. A filter by people's verdicts on answers keeps single
+// answers, all others whole questions.
+func (r Report) keeps(item int64, run db.Run) bool {
+	return !r.IsBesidePeople() || slices.ContainsFunc(r.Compared[r.Filter][item], func(one review.JudgedRun) bool {
+		return one.Variant == run.Variant && one.RunIndex == run.RunIndex
+	})
+}
+
+// kept returns the runs of a question that the report shows, with their letters.
+func (r Report) kept(item int64, runs []db.Run, letters []string) (shown []db.Run, own []string) {
+	for n, run := range runs {
+		if r.keeps(item, run) {
+			shown, own = append(shown, run), append(own, letters[n])
+		}
+	}
+	return shown, own
+}
+
+// answersKept counts the answers that the query keeps, if it keeps single ones.
+func (r Report) answersKept() (count int) {
+	for _, item := range r.Shown(r.Query) {
+		count += len(r.Compared[r.Filter][item.ID])
+	}
+	return count
+}
+
+// peopleName is the name of a filter by an evaluator's and people's verdicts.
+func (r Report) peopleName(locale text.Locale, filter string) string {
+	for _, evaluator := range r.Task.Evaluators {
+		if key, isOf := strings.CutPrefix(filter, filterPeople+strconv.Itoa(evaluator.Number)+"-"); isOf {
+			return locale.Text("results.filter.people."+key, "Name", evaluator.Name)
+		}
+	}
+	return filter
+}
