@@ -184,12 +184,12 @@ func need(method, path string) string {
 		return "admin"
 	case strings.Contains(path, "/tokens"), path == "/api/v1/facts", path == "/tasks/columns":
 		return "viewer"
-	case path == "/", path == "/compare", strings.HasSuffix(path, "/new"):
+	case path == "/", path == "/compare", path == "/answers", strings.HasSuffix(path, "/new"):
 		return "editor"
 	case isRead:
 		return "viewer"
 	case strings.HasPrefix(path, "/views"), strings.HasPrefix(path, "/api/v1/views"), strings.HasSuffix(path, "/review"),
-		strings.Contains(path, "/carried-reviews"), strings.HasSuffix(path, "/meanings"),
+		strings.Contains(path, "/carried-reviews"), strings.HasSuffix(path, "/reviews/import"), strings.HasSuffix(path, "/meanings"),
 		strings.HasSuffix(path, "/meaning"), strings.HasSuffix(path, "/samples"),
 		strings.Contains(path, "/review/"), strings.Contains(path, "/sign-off"), strings.Contains(path, "assignments"):
 		return "reviewer"

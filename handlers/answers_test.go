@@ -234,3 +234,26 @@ func TestAnswersFromElsewhereAreReadEverywhere(t *testing.T) {
 	require.Equal(t, s.answersOf(t, id), s.answersOf(t, again))
 	s.send(t, http.MethodPost, api+"/"+again+"/retry", object{}).mustBe(t, 409)
 }
+
+// The form makes a task of a file, and shows the faults of its rows.
+func TestAnswersAreImportedByAForm(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	form := s.get(t, "/answers").page(t)
+	require.Equal(t, 1, form.Find("form[action='/answers'] input[name=file]").Length())
+	require.Equal(t, 1, s.get(t, "/tasks").page(t).Find("nav a[href='/answers']").Length())
+	wrong := s.post(t, "/answers", map[string]string{"task_name": "表单", "format": "csv",
+		"answers@a.csv": "question,answer,status\n甲,1,\n乙,2,maybe\n"})
+	require.Equal(t, http.StatusUnprocessableEntity, wrong.StatusCode)
+	page := wrong.page(t)
+	require.Equal(t, "表单", page.Find("input[name=task_name]").AttrOr("value", ""))
+	require.Contains(t, page.Text(), "maybe")
+	wrong = s.post(t, "/answers", map[string]string{"task_name": "", "column_answer": "回复",
+		"answers@a.csv": "question,回复\n甲,1\n"})
+	require.Equal(t, http.StatusUnprocessableEntity, wrong.StatusCode)
+	require.Equal(t, "回复", wrong.page(t).Find("input[name=column_answer]").AttrOr("value", ""))
+	made := s.post(t, "/answers", map[string]string{"task_name": "表单", "column_answer": "回复",
+		"answers@a.csv": "question,回复\n甲,1\n"})
+	require.Equal(t, http.StatusSeeOther, made.StatusCode)
+	require.Regexp(t, `^/tasks/[0-9a-f-]{36}/results`, made.Header.Get("Location"))
+}

@@ -120,7 +120,7 @@ func (c Client) Create(ctx context.Context, spec Spec) (string, error) {
 	if spec.Dataset == "" {
 		err = c.sendJSON(ctx, http.MethodPost, "evaluation-tasks", task, &created)
 	} else {
-		err = c.upload(ctx, spec.Dataset, task, &created)
+		err = c.upload(ctx, "evaluation-tasks", "dataset_file", spec.Dataset, task, &created)
 	}
 	var refusal *RefusalError
 	if errors.As(err, &refusal) {
@@ -129,8 +129,18 @@ func (c Client) Create(ctx context.Context, spec Spec) (string, error) {
 	return created.TaskID, err
 }
 
-// upload creates a task from a form with a file.
-func (c Client) upload(ctx context.Context, dataset string, task map[string]any, to any) error {
+// ImportAnswers creates a finished task from a file of answers, and returns the task's id. fields are those of the API
+// beside the file.
+func (c Client) ImportAnswers(ctx context.Context, file string, fields map[string]any) (string, error) {
+	var created struct {
+		TaskID string `json:"task_id"`
+	}
+	err := c.upload(ctx, "evaluation-tasks/answers", "file", file, fields, &created)
+	return created.TaskID, err
+}
+
+// upload posts a form with a file.
+func (c Client) upload(ctx context.Context, path, field, file string, task map[string]any, to any) error {
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
 	for name, value := range task {
@@ -153,11 +163,11 @@ func (c Client) upload(ctx context.Context, dataset string, task map[string]any,
 			}
 		}
 	}
-	content, err := readFile(dataset, maxDataset)
+	content, err := readFile(file, maxDataset)
 	if err != nil {
 		return err
 	}
-	part, err := form.CreateFormFile("dataset_file", filepath.Base(dataset))
+	part, err := form.CreateFormFile(field, filepath.Base(file))
 	if err != nil {
 		return err
 	}
@@ -167,7 +177,7 @@ func (c Client) upload(ctx context.Context, dataset string, task map[string]any,
 	if err := form.Close(); err != nil {
 		return err
 	}
-	return c.call(ctx, http.MethodPost, "evaluation-tasks", form.FormDataContentType(), &body, to)
+	return c.call(ctx, http.MethodPost, path, form.FormDataContentType(), &body, to)
 }
 
 // The limits of a file's size; the server's limit for a dataset is lower.

@@ -128,6 +128,8 @@ POST   /views/:id/remove                                 reviewer      view     
 GET    /                                                 editor        task?
 POST   /language                                         editor        task?
 GET    /compare                                          editor        task?
+GET    /answers                                          editor        -
+POST   /answers                                          editor        -               task.import
 POST   /compare/estimate                                 editor        -
 GET    /comparison                                       viewer        task?
 GET    /comparison/print                                 viewer        task?           task.print

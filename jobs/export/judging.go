@@ -45,7 +45,7 @@ func Seen(verdict, reasons, note string) string {
 	lines := strings.NewReplacer("\r\n", "\n", "\r", "\n")
 	sum := sha256.New()
 	for _, text := range []string{verdict, reasons, note} {
-		fmt.Fprintf(sum, "%s\x00", strings.TrimSpace(lines.Replace(text)))
+		_, _ = io.WriteString(sum, strings.TrimSpace(lines.Replace(text))+"\x00")
 	}
 	return hex.EncodeToString(sum.Sum(nil)[:8])
 }

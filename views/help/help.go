@@ -240,6 +240,7 @@ var places = map[string]string{
 	"/tasks/:taskId/gallery":        "replay#files",
 	"/tasks/:taskId/shares":         "accounts#share",
 	"/compare":                      "compare#create",
+	"/answers":                      "tasks#answers",
 	"/comparison":                   "compare#two",
 	"/tasks/:taskId/review/carry":   "compare#carry",
 	"/library":                      "library#kinds",

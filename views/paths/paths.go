@@ -23,8 +23,10 @@ const (
 	// TaskHistory shows all tasks on one dataset, or of one agent.
 	TaskHistory = "/tasks/history"
 	Import      = "/tasks/import"
-	Preview     = "/tasks/preview"
-	Probe       = "/tasks/probe"
+	// ImportAnswers is the form for a file of answers that were made elsewhere.
+	ImportAnswers = "/answers"
+	Preview       = "/tasks/preview"
+	Probe         = "/tasks/probe"
 	// SaveAgent saves the agent of a form that is being filled in.
 	SaveAgent = "/tasks/agent"
 	Language  = "/language"

@@ -311,6 +311,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	add("sessions.by.", "password", "passkey", "password.passkey", "oidc", "setup")
 	add("archive.", archive.Problems...)
 	add("answers.format.", answers.Formats...)
+	add("answers.column.", answers.Mappable...)
 	add("judging.", "verdict", "reasons", "note")
 	add("dataset.", "judging_columns", "judging_format")
 	add("dataset.row.", "judging_note", "judging_question", "judging_reasons", "judging_verdict")
