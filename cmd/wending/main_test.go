@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"math/big"
 	"mime/multipart"
@@ -26,6 +27,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"wending/db/dbtest"
 	"wending/jobs/agent/agenttest"
@@ -568,4 +570,62 @@ func TestTheHealthCheckSpeaksTLS(t *testing.T) {
 	code, log = check(write("wending.example"))
 	require.Equal(t, 1, code)
 	require.Contains(t, log, "another certificate")
+}
+
+// Six processes share a database that allows 17 connections, as one with max_connections=20 does: pages answer while
+// tasks run, and everything ends.
+func TestSixProcessesShareFewConnections(t *testing.T) {
+	t.Parallel()
+	database := dbtest.Start(t)
+	_, tables := dbtest.OpenAt(t, database)
+	for _, statement := range []string{`CREATE ROLE few LOGIN CONNECTION LIMIT 17`, `CREATE DATABASE few OWNER few`} {
+		_, err := tables.Exec(statement)
+		require.NoError(t, err)
+	}
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "好") })
+	shared := []string{"--database-url", database + " user=few dbname=few", "--redis-url", dbtest.Redis(t), "--secret-key",
+		dbtest.SecretKey, "--rate-limit-per-agent", "unlimited", "--database-max-connections", "2"}
+	var webs []*process
+	files := dbtest.Folder(t)
+	for range 2 {
+		webs = append(webs, start(t, append([]string{"serve", "--data-dir", files, "--listen-addr", "127.0.0.1:0"},
+			shared...)...))
+	}
+	for range 4 {
+		stop, _ := startWorker(t, append(shared, "--evaluation-concurrency", "8", "--agent-api-allowlist", "127.0.0.1")...)
+		defer stop()
+	}
+	var ids []string
+	for n := range 4 {
+		ids = append(ids, createTask(t, webs[n%2].url, map[string]string{"task_name": "few", "agent_api_url": fake.URL,
+			"concurrency": "8"}, twenty))
+	}
+	read := func(paths ...string) {
+		var readers errgroup.Group
+		for n := range 8 {
+			readers.Go(func() error {
+				for round := range 4 {
+					for _, path := range append(paths, "/readyz", "/tasks") {
+						answer, err := http.Get(webs[n%2].url + strings.Replace(path, ":id", ids[round%4], 1))
+						if err != nil {
+							return err
+						}
+						if err := answer.Body.Close(); err != nil {
+							return err
+						}
+						if answer.StatusCode != http.StatusOK {
+							return fmt.Errorf("%s: %s", path, answer.Status)
+						}
+					}
+				}
+				return nil
+			})
+		}
+		require.NoError(t, readers.Wait())
+	}
+	read("/tasks/:id", "/api/v1/evaluation-tasks/:id/items")
+	for _, id := range ids {
+		dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, webs[0].url, id).Status == "SUCCEEDED" })
+	}
+	read("/tasks/:id/results", "/tasks/:id/report", "/api/v1/evaluation-tasks/:id/export?format=xlsx")
 }

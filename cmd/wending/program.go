@@ -41,9 +41,6 @@ import (
 	"wending/views/text"
 )
 
-// poolSize is how many connections to the database a process keeps; its lanes share them.
-const poolSize = 15
-
 // program holds a process's parts, connected to each other.
 type program struct {
 	settings Settings
@@ -163,7 +160,7 @@ func (s *Settings) connect(ctx context.Context, log *slog.Logger, e endpoints) (
 	if err := db.Migrate(ctx, p.directURL); err != nil {
 		return nil, err
 	}
-	if p.store, err = db.Open(ctx, e.databaseURL, poolSize); err != nil {
+	if p.store, err = db.Open(ctx, e.databaseURL, s.MaxConns); err != nil {
 		return nil, err
 	}
 	if p.sealer, err = tasks.NewSealer(ctx, p.store, keys); err != nil {

@@ -19,6 +19,7 @@ type Settings struct {
 	ListenAddr   string `from:"LISTEN_ADDR" default:"127.0.0.1:8080" help:"Address of the web pages and the API ($LISTEN_ADDR)."`
 	DatabaseURL  string `name:"database-url" from:"DATABASE_URL" help:"URL of PostgreSQL; if unset, 'up' starts an embedded one ($DATABASE_URL)."`
 	DirectURL    string `name:"database-direct-url" from:"DATABASE_DIRECT_URL" help:"URL of PostgreSQL itself if DATABASE_URL points to a pooler; used for migrations and the listening connection ($DATABASE_DIRECT_URL)."`
+	MaxConns     int    `name:"database-max-connections" from:"DATABASE_MAX_CONNECTIONS" default:"15" help:"Connections to PostgreSQL that a process may open; 'serve' opens one more ($DATABASE_MAX_CONNECTIONS)."`
 	RedisURL     string `name:"redis-url" from:"REDIS_URL" help:"URL of Redis; if unset, 'up' starts an embedded one ($REDIS_URL)."`
 	DataDir      string `from:"DATA_DIR" default:"./data" help:"Folder for uploads, the embedded servers and the generated key ($DATA_DIR)."`
 	Concurrency  int    `name:"evaluation-concurrency" from:"EVALUATION_CONCURRENCY" default:"1" help:"Calls that a worker process makes at the same time, and the default concurrency of a task ($EVALUATION_CONCURRENCY)."`
@@ -85,6 +86,7 @@ func (s Settings) defaults() (tasks.Settings, error) {
 		is, least, most int
 	}{
 		{"EVALUATION_CONCURRENCY", s.Concurrency, 1, 1024},
+		{"DATABASE_MAX_CONNECTIONS", s.MaxConns, 2, 1000},
 		{"RUNS_PER_ITEM", s.RunsPerItem, 1, tasks.MaxRuns},
 		{"AGENT_TIMEOUT_SECONDS", s.AgentTimeout, 1, tasks.MaxTimeout},
 		{"AGENT_MAX_RETRIES", s.AgentRetries, 0, tasks.MaxRetries},

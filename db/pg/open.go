@@ -22,6 +22,10 @@ import (
 // may be behind a pooler that gives every transaction another connection.
 type Pool struct{ *sqlx.DB }
 
+// maxIdle is how long a connection is kept without use: other processes may be waiting for it. The pool lends the one
+// returned last, so that those beyond the usual number grow old.
+const maxIdle = 30 * time.Second
+
 // Open connects to the PostgreSQL at url (a URL or a key=value string) with at most maxConnections
 // connections. It returns ErrUnavailable if the server does not answer.
 func Open(ctx context.Context, url string, maxConnections int) (*Pool, error) {
@@ -39,7 +43,7 @@ func Open(ctx context.Context, url string, maxConnections int) (*Pool, error) {
 	pool := &Pool{sqlx.NewDb(sql.OpenDB(connector), "postgres")}
 	pool.SetMaxOpenConns(maxConnections)
 	pool.SetMaxIdleConns(maxConnections)
-	pool.SetConnMaxIdleTime(5 * time.Minute)
+	pool.SetConnMaxIdleTime(maxIdle)
 	if err := pool.Ping(ctx); err != nil {
 		_ = pool.Close()
 		return nil, err
