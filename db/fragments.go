@@ -56,8 +56,12 @@ const EvaluationsOfRun = `(
 // "fresh" has run_id and evaluator.
 const KeepPastEvaluations = `
 	past AS (
-		INSERT INTO past_evaluations
-		SELECT e.*, now()
+		INSERT INTO past_evaluations (run_id, evaluator, task_id, status, score, passed, reason, error_code, error_message,
+			created_at, version, ratings, is_default, raw, latency_ms, attempts, input_tokens, output_tokens, total_tokens,
+			cost, launch_id)
+		SELECT e.run_id, e.evaluator, e.task_id, e.status, e.score, e.passed, e.reason, e.error_code, e.error_message,
+			e.created_at, e.version, e.ratings, e.is_default, e.raw, e.latency_ms, e.attempts, e.input_tokens,
+			e.output_tokens, e.total_tokens, e.cost, e.launch_id
 		FROM evaluations e
 		JOIN fresh ON fresh.run_id = e.run_id AND fresh.evaluator = e.evaluator)`
 
@@ -67,7 +71,8 @@ const ReplaceEvaluation = `
 	SET status = excluded.status, score = excluded.score, passed = excluded.passed, reason = excluded.reason,
 	error_code = excluded.error_code,
 		error_message = excluded.error_message, created_at = now(), version = excluded.version, ratings = excluded.ratings,
-		is_default = excluded.is_default, raw = excluded.raw, latency_ms = excluded.latency_ms, attempts = excluded.attempts,
+		is_default = excluded.is_default, raw = excluded.raw, votes = excluded.votes,
+		latency_ms = excluded.latency_ms, attempts = excluded.attempts,
 		input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens, total_tokens = excluded.total_tokens,
 		cost = excluded.cost, launch_id = excluded.launch_id`
 

@@ -280,3 +280,37 @@ func TestAFinishedTaskIsEvaluatedFromItsPage(t *testing.T) {
 	require.Equal(t, http.StatusConflict, s.send(t, "POST", api+"/"+draft+"/evaluate",
 		object{"evaluators": rules[:1]}).StatusCode)
 }
+
+// The votes of a judge are stored with its evaluation. Evaluations of earlier versions, which have none, give the same
+// noise, from the stored replies.
+func TestVotesAreStoredForTheNoise(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	asked, _ := s.chatTarget(t, "asked", agenttest.New(t, chatting(func(string) string { return "right" })).URL)
+	var votes atomic.Int64
+	judging, _ := s.chatTarget(t, "judge", agenttest.New(t, chatting(func(string) string {
+		return fmt.Sprintf(`{"overall": %d, "reason": "right"}`, 50+votes.Add(1)*7%40)
+	})).URL)
+	judge := s.evaluator(t, "打分", "judge", object{"model_id": judging, "dimensions": []string{"overall"}, "votes": 3})
+	var task struct {
+		TaskID string `json:"task_id"`
+	}
+	s.post(t, api, map[string]string{
+		"task_name": "votes", "models": asked, "evaluators": judge, "runs_per_item": "2",
+		"file@q.csv": "question,standard_answer\nq1,a\nq2,a\nq3,a\n",
+	}).into(t, &task)
+	s.awaitDone(t, task.TaskID)
+	noise := func() any {
+		statistics := s.entry(t, "GET", "evaluation-tasks/"+task.TaskID+"/statistics", nil, 200)
+		return statistics["evaluators"].([]any)[0].(object)["noise"]
+	}
+	stored := noise()
+	require.Contains(t, fmt.Sprint(stored), "vote")
+	var count int
+	require.NoError(t, s.tables.Get(&count, `SELECT count(*) FROM evaluations WHERE cardinality(votes) = 3`))
+	require.Equal(t, 6, count)
+	s.tables.MustExec(`UPDATE evaluations SET votes = NULL`)
+	require.Equal(t, stored, noise())
+	s.tables.MustExec(`UPDATE evaluations SET votes = NULL, raw = NULL`)
+	require.NotEqual(t, stored, noise(), "there is nothing else to read")
+}

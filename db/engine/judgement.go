@@ -24,6 +24,8 @@ type Judgement struct {
 	Reason    string
 	// Raw is the model's output, vote by vote.
 	Raw string
+	// Votes are the scores of the readable votes, from 0 to 1, of a judge that votes several times.
+	Votes pq.Float64Array
 	// LatencyMS, Attempts and the tokens cover all votes; nil tokens are unknown.
 	LatencyMS, Attempts                    int
 	InputTokens, OutputTokens, TotalTokens *int
@@ -38,9 +40,9 @@ const recordJudgements = `
 			CAST(:defaults AS bool[]), CAST(:reasons AS text[]), CAST(:raws AS text[]), CAST(:latencies AS int[]),
 			CAST(:attempts AS int[]),
 			CAST(:inputs AS int[]), CAST(:outputs AS int[]), CAST(:totals AS int[]), CAST(:codes AS text[]),
-			CAST(:messages AS text[]))
+			CAST(:messages AS text[]), CAST(:votes AS text[]))
 		AS g (unit_id, epoch, score, passed, ratings, is_default, reason, raw, latency_ms, attempts, input_tokens,
-		output_tokens, total_tokens, code, message)),
+		output_tokens, total_tokens, code, message, votes)),
 	fresh AS (
 		UPDATE units u
 		SET state = 'DONE', outcome = CASE WHEN g.is_default THEN 'FAILED' ELSE 'SUCCEEDED' END, worker_id = NULL
@@ -49,11 +51,11 @@ const recordJudgements = `
 		RETURNING u.id, u.launch_id, u.target, u.subject_run_id AS run_id, u.evaluator),` + db.KeepPastEvaluations + `,
 	stored AS (
 		INSERT INTO evaluations (run_id, evaluator, task_id, status, score, passed, reason, error_code, error_message,
-		version, ratings, is_default, raw,
+		version, ratings, is_default, raw, votes,
 			latency_ms, attempts, input_tokens, output_tokens, total_tokens, cost, launch_id)
 		SELECT f.run_id, f.evaluator, CAST(:task AS uuid), 'SUCCEEDED', g.score, g.passed, nullif(g.reason, ''),
 		nullif(g.code, ''), nullif(g.message, ''),
-			NULL, CAST(g.ratings AS json), g.is_default, nullif(g.raw, ''), g.latency_ms, g.attempts, g.input_tokens,
+			NULL, CAST(g.ratings AS json), g.is_default, nullif(g.raw, ''), CAST(g.votes AS float8[]), g.latency_ms, g.attempts, g.input_tokens,
 			g.output_tokens, g.total_tokens,
 			(g.input_tokens * t.input_price + g.output_tokens * t.output_price) / 1000000, f.launch_id
 		FROM fresh f
@@ -78,7 +80,7 @@ func (r Recorder) judgements(ctx context.Context, taskID uuid.UUID, results []Re
 	latencies, attempts := make(pq.Int64Array, n), make(pq.Int64Array, n)
 	scores, defaults, passed := make(pq.Float64Array, n), make(pq.BoolArray, n), make([]*bool, n)
 	ratings, reasons, raws := make(pq.StringArray, n), make(pq.StringArray, n), make(pq.StringArray, n)
-	codes, messages := make(pq.StringArray, n), make(pq.StringArray, n)
+	codes, messages, votes := make(pq.StringArray, n), make(pq.StringArray, n), make([]*string, n)
 	inputs, outputs, totals := make([]*int, n), make([]*int, n), make([]*int, n)
 	for n, result := range results {
 		said := *result.Judgement
@@ -92,6 +94,14 @@ func (r Recorder) judgements(ctx context.Context, taskID uuid.UUID, results []Re
 		ratings[n], reasons[n], raws[n] = pg.StorableText(string(text)), pg.StorableText(said.Reason),
 			pg.StorableText(said.Raw)
 		codes[n], messages[n] = said.ErrorCode, pg.StorableText(said.ErrorMessage)
+		if len(said.Votes) > 0 {
+			scores, err := said.Votes.Value()
+			if err != nil {
+				return nil, err
+			}
+			array := scores.(string)
+			votes[n] = &array
+		}
 		inputs[n], outputs[n], totals[n] = said.InputTokens, said.OutputTokens, said.TotalTokens
 	}
 	arguments := map[string]any{
@@ -99,7 +109,7 @@ func (r Recorder) judgements(ctx context.Context, taskID uuid.UUID, results []Re
 		"defaults": defaults,
 		"reasons":  reasons, "raws": raws, "latencies": latencies, "attempts": attempts, "inputs": pq.Array(inputs),
 		"outputs": pq.Array(outputs),
-		"totals":  pq.Array(totals), "codes": codes, "messages": messages,
+		"totals":  pq.Array(totals), "codes": codes, "messages": messages, "votes": pq.Array(votes),
 	}
 	err = r.db.InTx(ctx, "record judgements", func(tx *sqlx.Tx) error {
 		if _, err := tx.ExecContext(ctx, lockRuns, runs); err != nil {

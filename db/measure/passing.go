@@ -162,8 +162,14 @@ func passInterval(shares Sample, last Judged) Interval {
 
 // Wilson returns the score interval of a share of n.
 func Wilson(share float64, n int) Interval {
-	z, of := distuv.UnitNormal.Quantile(oneSided), float64(n)
-	middle := (share + z*z/(2*of)) / (1 + z*z/of)
-	half := z / (1 + z*z/of) * math.Sqrt(share*(1-share)/of+z*z/(4*of*of))
+	return score(share, float64(n), distuv.UnitNormal.Quantile(oneSided))
+}
+
+// score returns the interval of all shares that a share of n is no more than quantile of their own standard errors from
+// (Wilson 1927).
+func score(share, n, quantile float64) Interval {
+	square := quantile * quantile
+	middle := (share + square/(2*n)) / (1 + square/n)
+	half := quantile / (1 + square/n) * math.Sqrt(share*(1-share)/n+square/(4*n*n))
 	return Interval{max(0, middle-half), min(1, middle+half)}
 }

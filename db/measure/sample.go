@@ -96,13 +96,24 @@ func (s Sample) Interval() Interval {
 	return Interval{mean - reach, mean + reach}
 }
 
-// Share is like Interval, for numbers between 0 and 1.
+// manyClusters is the number of clusters from which on Share corrects intervals that reach beyond 0 or 1.
+const manyClusters = 30
+
+// Share is like Interval, for numbers between 0 and 1. Where Student's interval would reach beyond 0 or 1, it is cut
+// there and too narrow on the other side: with a pass rate of 90 % and 50 questions, it covers the rate in only 88 % of
+// cases. With many clusters, Wilson's interval takes its place, for the number of independent questions that would have
+// the same standard error; it covers the rate in 95 % (Franco, Little, Louis, Slud 2019, doi:10.1093/jssam/smy019).
 func (s Sample) Share() Interval {
 	of := s.Interval()
-	if of == nil {
-		return nil
+	if of == nil || of[0] >= 0 && of[1] <= 1 {
+		return of
 	}
-	return Interval{max(0, of[0]), min(1, of[1])}
+	se, clusters := s.spread()
+	if clusters < manyClusters {
+		return Interval{max(0, of[0]), min(1, of[1])}
+	}
+	mean := stat.Mean(s.numbers, nil)
+	return score(mean, mean*(1-mean)/(*se**se), studentsT(clusters).Quantile(oneSided))
 }
 
 // studentsT returns Student's t distribution for a mean over a number of clusters.

@@ -88,3 +88,26 @@ func TestIntervalsOverConversationsHoldTheTruth(t *testing.T) {
 	require.InDelta(t, 0.95, float64(overConversations)/samples, 0.02)
 	require.Less(t, float64(overTurns)/samples, 0.85)
 }
+
+// Where Student's interval would reach beyond 1, Wilson's interval takes its place, unless there are few questions.
+func TestAnIntervalNearOneIsNotCut(t *testing.T) {
+	t.Parallel()
+	of := func(questions, failures int) Interval {
+		var shares Sample
+		for n := range questions {
+			share := 1.0
+			if n < failures {
+				share = 0
+			}
+			shares.Add(share, "")
+		}
+		return shares.Share()
+	}
+	// 48 of 50: p̂ = 0.96, se² = p̂(1 − p̂)/49, t = 2.0096, so Wilson's interval of 49 with t
+	require.InDeltaSlice(t, []float64{0.8606, 0.9894}, []float64(of(50, 2)), 5e-4)
+	require.InDeltaSlice(t, []float64{0.7148, 0.8852}, []float64(of(100, 20)), 0.01, "Student's interval is within [0, 1]")
+	few := of(20, 1)
+	require.InDelta(t, 1, few[1], 0, "cut")
+	low := of(50, 48)
+	require.InDelta(t, 1-0.9894, low[0], 5e-4, "the same near 0")
+}

@@ -16,7 +16,10 @@ func (r Reader) Noise(ctx context.Context, task db.Task, evaluator db.Evaluator)
 	var scored []measure.Scored
 	err := r.report.EachScore(ctx, task, evaluator.Number, hasVotes, func(one report.Score) error {
 		votes := []float64{one.Score}
-		if hasVotes {
+		switch {
+		case len(one.Votes) > 0:
+			votes = one.Votes
+		case hasVotes: // by an earlier version, which stored only the replies
 			votes = judge.VotesIn(one.Raw)
 		}
 		scored = append(scored, measure.Scored{Item: one.ItemID, Variant: one.Variant, Cluster: one.Cluster, Votes: votes})

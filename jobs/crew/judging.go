@@ -108,6 +108,11 @@ func (j *judging) end(c *crew, unit *claimed, answer protocol.Answer) (result *e
 	j.result.Score, j.result.Passed, j.result.Ratings, j.result.IsDefault = verdict.Score, verdict.Passed, verdict.Ratings,
 		verdict.IsDefault
 	j.result.Reason, j.result.Raw = verdict.Reason, j.said.text()
+	if j.judge.Votes > 1 {
+		for _, vote := range j.votes {
+			j.result.Votes = append(j.result.Votes, vote.Score())
+		}
+	}
 	if !verdict.IsDefault {
 		j.result.ErrorCode, j.result.ErrorMessage = "", ""
 	}

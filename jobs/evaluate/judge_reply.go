@@ -55,6 +55,9 @@ func (v Vote) overall() float64 {
 	return sum / float64(len(v.Ratings))
 }
 
+// Score returns the rating that decides, from 0 to 1.
+func (v Vote) Score() float64 { return v.overall() / MaxRating }
+
 // maxRead is how many of the last bytes of a reply are read.
 const maxRead = 200_000
 
@@ -330,7 +333,7 @@ func (j LLMJudge) VotesIn(replies string) (scores []float64) {
 	}
 	for _, reply := range all {
 		if vote, isRead := j.Read(reply); isRead {
-			scores = append(scores, vote.overall()/MaxRating)
+			scores = append(scores, vote.Score())
 		}
 	}
 	return scores
