@@ -138,6 +138,12 @@ func TestAnswersOnWhichJudgeAndPeoplePart(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
 	id, _, _ := s.judgedTask(t)
+	var statistics struct {
+		Evaluators []struct{ People, Record struct{ N int } }
+	}
+	s.get(t, api+"/"+id+"/statistics").into(t, &statistics)
+	require.Equal(t, 6, statistics.Evaluators[0].People.N)
+	require.Equal(t, 6, statistics.Evaluators[0].Record.N, "over the tasks of the project")
 	cells := s.get(t, "/tasks/"+id+"/report").page(t).Find("td.figure a[href*='filter=people-1-']")
 	require.Equal(t, 4, cells.Length())
 	answers := 0

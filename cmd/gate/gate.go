@@ -23,6 +23,9 @@ type Options struct {
 	Margins map[string]float64
 	// RequireProof demands that every number with a margin above 0 is shown not to be worse by that much.
 	RequireProof bool
+	// RequireFit demands that every judge on whose verdicts a limit or a margin rests is fit to gate releases, according
+	// to people's verdicts.
+	RequireFit bool
 	// FailUnder are limits, by metric.
 	FailUnder map[string]float64
 	// JUnit, Markdown and Out are the paths of output files; empty means none. StepSummary is a file to which the
@@ -37,7 +40,8 @@ type Options struct {
 
 // waits reports whether Run waits for the task to end.
 func (o Options) waits() bool {
-	return o.Wait || o.Baseline != "" || len(o.FailUnder) > 0 || o.JUnit != "" || o.Markdown != "" || o.Out != ""
+	return o.Wait || o.Baseline != "" || o.RequireFit ||
+		len(o.FailUnder) > 0 || o.JUnit != "" || o.Markdown != "" || o.Out != ""
 }
 
 // ErrBelow means that a limit was not met, that the task is worse than the baseline beyond chance, or that it is not
@@ -78,6 +82,10 @@ func Run(ctx context.Context, client Client, o Options) error {
 		return err
 	}
 	report.write(o.Result, checks)
+	unfit := report.unfit(o.FailUnder, o.Margins)
+	for _, warning := range unfit {
+		_, _ = fmt.Fprintln(o.Result, "warning: "+warning)
+	}
 	switch {
 	case last.Status != "SUCCEEDED":
 		return fmt.Errorf("the task ended as %s%s", last.Status, because(last))
@@ -85,6 +93,8 @@ func Run(ctx context.Context, client Client, o Options) error {
 		return fmt.Errorf("no call succeeded: %s", codes(last.Statistics.ErrorCodes))
 	case !passed(checks):
 		return fmt.Errorf("%w: %d of %d checks failed", ErrBelow, failures(checks), len(checks))
+	case o.RequireFit && len(unfit) > 0:
+		return fmt.Errorf("%w: %s", ErrBelow, unfit[0])
 	}
 	return nil
 }

@@ -366,3 +366,27 @@ func TestALimitOfTheCostNeedsPrices(t *testing.T) {
 	require.ErrorContains(t, check(inline(map[string]any{"name": "new"})), "new has none")
 	require.NoError(t, check(inline(map[string]any{"name": "new", "input_price": "1", "output_price": 2})))
 }
+
+// A limit that rests on a judge is worth as much as the judge: people's verdicts have to show that it is fit for that.
+func TestJudgesThatAreNotFitToGate(t *testing.T) {
+	t.Parallel()
+	kappa, gate, trend := 0.55, "gate", "trend"
+	of := func(kind string, fitness *string) (one evaluator) {
+		one.Name, one.Kind, one.Record.N, one.Record.Fitness = "j", kind, 40, fitness
+		if fitness != nil {
+			one.Record.Kappa = &kappa
+		}
+		return one
+	}
+	passing, stable := map[string]float64{"pass_rate": 0.9}, map[string]float64{"agreement": 0.8}
+	warned := func(limits, margins map[string]float64, all ...evaluator) string {
+		return strings.Join(report{Evaluators: all}.unfit(limits, margins), "\n")
+	}
+	require.Contains(t, warned(passing, nil, of("judge", &trend)), "κ with people is 0.55 on 40 answers")
+	require.Contains(t, warned(passing, nil, of("judge", nil)), "not shown to be fit")
+	require.Contains(t, warned(map[string]float64{itemPass: 0.8}, nil, of("judge", nil)), "the judge j")
+	require.Contains(t, warned(nil, map[string]float64{"pass_share": 0}, of("judge", &trend)), "the judge j")
+	require.Empty(t, warned(passing, nil, of("judge", &gate)))
+	require.Empty(t, warned(passing, nil, of("exact", nil)), "rules need no people")
+	require.Empty(t, warned(stable, stable, of("judge", &trend)), "no limit rests on the judge")
+}

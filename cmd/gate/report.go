@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -78,6 +79,43 @@ type evaluation struct {
 	Reason string `json:"reason"`
 }
 
+// evaluator is an evaluator of the task, with what people's verdicts show it to be fit for.
+type evaluator struct {
+	Name   string `json:"name"`
+	Kind   string `json:"kind"`
+	Record struct {
+		N       int      `json:"n"`
+		Kappa   *float64 `json:"kappa"`
+		Fitness *string  `json:"fitness"`
+	} `json:"record"`
+}
+
+// judgedMetrics are the metrics of limits and margins that rest on the evaluators' verdicts.
+var judgedMetrics = []string{"pass_rate", "pass_rate_all", "majority_rate", "score_mean", itemPass,
+	"pass_share", "score"}
+
+// unfit describes the judges that people's verdicts do not show to be fit to gate releases, if a limit or a margin
+// rests on their verdicts.
+func (r report) unfit(limits, margins map[string]float64) (warnings []string) {
+	rests := slices.ContainsFunc(judgedMetrics, func(metric string) bool {
+		_, hasLimit := limits[metric]
+		_, hasMargin := margins[metric]
+		return hasLimit || hasMargin
+	})
+	for _, one := range r.Evaluators {
+		switch {
+		case !rests || one.Kind != "judge" || one.Record.Fitness != nil && *one.Record.Fitness == "gate":
+		case one.Record.Fitness == nil || one.Record.Kappa == nil:
+			warnings = append(warnings, fmt.Sprintf("the judge %s is not shown to be fit to gate releases: it has been "+
+				"compared with people on %d answers; at least 20 with different verdicts are needed", one.Name, one.Record.N))
+		default:
+			warnings = append(warnings, fmt.Sprintf("the judge %s is not fit to gate releases: its κ with people is %.2f on "+
+				"%d answers, and 0.7 is needed", one.Name, *one.Record.Kappa, one.Record.N))
+		}
+	}
+	return warnings
+}
+
 // difference is the difference between a number and the baseline's number.
 type difference struct {
 	Difference *float64   `json:"difference"`
@@ -106,6 +144,7 @@ type report struct {
 	Name, ID, URL, Baseline string
 	RunsPerItem             int
 	Variants                []variant
+	Evaluators              []evaluator
 	Questions               []question
 	// Differences are the differences from the baseline, by variant number, then by metric; nil without a baseline.
 	Differences map[int]map[string]difference
@@ -115,12 +154,13 @@ type report struct {
 func (c Client) read(ctx context.Context, id, baseline string) (r report, err error) {
 	path := "evaluation-tasks/" + id
 	var statistics struct {
-		Variants []variant `json:"variants"`
+		Variants   []variant   `json:"variants"`
+		Evaluators []evaluator `json:"evaluators"`
 	}
 	if err := c.call(ctx, "GET", path+"/statistics", "", nil, &statistics); err != nil {
 		return r, err
 	}
-	r.ID, r.Baseline, r.Variants = id, baseline, statistics.Variants
+	r.ID, r.Baseline, r.Variants, r.Evaluators = id, baseline, statistics.Variants, statistics.Evaluators
 	for page := 1; ; page++ {
 		var results struct {
 			Items      []question `json:"items"`

@@ -213,7 +213,8 @@ type JudgedRun struct {
 // and without those who are unsure.
 func (r Reviews) Judged(ctx context.Context, taskID uuid.UUID) (judged []JudgedRun, err error) {
 	const read = `
-		SELECT e.evaluator, r.item_id, r.variant, r.run_index, e.passed, people.passes > people.fails AS person, s.item_id IS NOT NULL AS is_sampled
+		SELECT e.evaluator, r.item_id, r.variant, r.run_index, e.passed, people.passes > people.fails AS person,
+			s.item_id IS NOT NULL AS is_sampled
 		FROM evaluation_runs r
 		CROSS JOIN LATERAL (
 			SELECT count(*) FILTER (WHERE said.verdict = 'PASS') AS passes,
@@ -243,6 +244,42 @@ func (r Reviews) Judged(ctx context.Context, taskID uuid.UUID) (judged []JudgedR
 		return nil
 	})
 	return judged, err
+}
+
+// Record compares a version of a saved evaluator with people, over all tasks of a project that used it. The pass rate
+// is not corrected: samples of several tasks are not one random sample.
+func (r Reviews) Record(ctx context.Context, project, evaluator uuid.UUID, version int) (Fit, error) {
+	const read = `
+		SELECT e.passed, people.passes > people.fails AS person
+		FROM (
+			SELECT DISTINCT i.id, i.task_id
+			FROM task_evaluators te
+			JOIN evaluation_items i ON i.task_id = te.task_id
+			JOIN reviews v ON v.item_id = i.id
+			WHERE te.evaluator_id = $2
+		) i -- few questions are judged by people
+		JOIN evaluation_tasks t ON t.id = i.task_id AND t.project_id = $1
+		JOIN task_evaluators te ON te.task_id = t.id AND te.evaluator_id = $2
+		JOIN evaluation_runs r ON r.item_id = i.id AND r.is_current AND r.run_index <= t.runs_per_item
+		JOIN evaluations e ON e.run_id = r.id AND e.evaluator = te.number AND e.passed IS NOT NULL
+			AND coalesce(e.version, te.version) = $3
+		CROSS JOIN LATERAL (
+			SELECT count(*) FILTER (WHERE said.verdict = 'PASS') AS passes,
+				count(*) FILTER (WHERE said.verdict = 'FAIL') AS fails
+			FROM (
+				SELECT DISTINCT ON (v.reviewer) v.verdict ` + verdictsOnRun + `
+				ORDER BY v.reviewer, v.run_index
+			) said
+		) people
+		WHERE people.passes <> people.fails`
+	type row struct{ Passed, Person bool }
+	var labelled []Labelled
+	err := pg.EachRow(ctx, r.db, "compare the evaluator with people", read, []any{project, evaluator, version},
+		func(one row) error {
+			labelled = append(labelled, Labelled{Judge: one.Passed, Person: one.Person})
+			return nil
+		})
+	return FitOf(labelled, Judgements{}), err
 }
 
 // Fits compares the evaluators of a task with people, by the evaluators' numbers.

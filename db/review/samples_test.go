@@ -3,6 +3,7 @@ package review_test
 import (
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"wending/db"
@@ -67,6 +68,20 @@ func TestSamplesAreDrawnAndCompared(t *testing.T) {
 	require.Equal(t, 29, fits[1].N)
 	require.Equal(t, 29, fits[1].Sampled)
 	require.NotNil(t, fits[1].Corrected)
+
+	record, err := reviews.Record(ctx, task.ProjectID, task.Evaluators[0].EvaluatorID, 1)
+	require.NoError(t, err)
+	require.Equal(t, fits[1].Confusion, record.Confusion, "over all tasks, of which there is one")
+	require.Nil(t, record.Corrected)
+	for _, other := range []struct {
+		project, evaluator uuid.UUID
+		version            int
+	}{{uuid.New(), task.Evaluators[0].EvaluatorID, 1}, {task.ProjectID, uuid.New(), 1},
+		{task.ProjectID, task.Evaluators[0].EvaluatorID, 2}} {
+		record, err := reviews.Record(ctx, other.project, other.evaluator, other.version)
+		require.NoError(t, err)
+		require.Zero(t, record.N, "of another project, evaluator or version")
+	}
 
 	tables.MustExec(`UPDATE reviews SET judged_run_id = judged_run_id - 1 WHERE reviewer = '李雷' AND verdict = 'PASS'`)
 	fits, err = reviews.Fits(ctx, task)

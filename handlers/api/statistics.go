@@ -75,6 +75,8 @@ type evaluatorStatistics struct {
 	// Noise attributes the differences between the scores to their sources.
 	Noise  measure.Noise `json:"noise" doc:"Sources of the differences between the evaluator's scores"`
 	People review.Fit    `json:"people" doc:"The evaluator's verdicts beside people's on the same answers"`
+	// Record is like People, over all tasks of the project.
+	Record review.Fit `json:"record" doc:"The same over all tasks of the project that used this version of the evaluator; pass_rate_corrected is null, because samples of several tasks are not one random sample"`
 }
 
 // EvaluatorVariant holds the statistics of one evaluator's verdicts on one variant.
@@ -141,6 +143,10 @@ func (h *handler) getStatistics(ctx context.Context, input *statisticsInput) (*s
 			return nil, err
 		}
 		statistics := evaluatorStatistics{TaskEvaluator: newEvaluator(evaluator), People: fits[evaluator.Number]}
+		if statistics.Record, err = review.New(h.Store).Record(ctx, task.ProjectID, evaluator.EvaluatorID,
+			evaluator.Version); err != nil {
+			return nil, err
+		}
 		for _, variant := range task.Variants {
 			statistics.Variants = append(statistics.Variants,
 				EvaluatorVariant{variant.Number, Verdicts{own[variant.Number]}, judges[evaluator.Number].Variants[variant.Number]})
