@@ -274,7 +274,7 @@ func TileLink(label, number, class, href string) templ.Component {
 }
 
 // Figure is a tile with a link to the section of the guide that explains it. Its number links to what it counts, unless
-// href is empty.
+// href is empty or nothing is known.
 func Figure(figure, label, number, class, href string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -352,7 +352,7 @@ func Figure(figure, label, number, class, href string) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if href == "" {
+		if href == "" || number == "–" {
 			var templ_7745c5c3_Var23 string
 			templ_7745c5c3_Var23, templ_7745c5c3_Err = templ.JoinStringErrs(number)
 			if templ_7745c5c3_Err != nil {
