@@ -55,7 +55,8 @@ const recordJudgements = `
 			latency_ms, attempts, input_tokens, output_tokens, total_tokens, cost, launch_id)
 		SELECT f.run_id, f.evaluator, CAST(:task AS uuid), 'SUCCEEDED', g.score, g.passed, nullif(g.reason, ''),
 		nullif(g.code, ''), nullif(g.message, ''),
-			NULL, CAST(g.ratings AS json), g.is_default, nullif(g.raw, ''), CAST(g.votes AS float8[]), g.latency_ms, g.attempts, g.input_tokens,
+			NULL, CAST(g.ratings AS json), g.is_default, nullif(g.raw, ''), CAST(g.votes AS float8[]),
+			g.latency_ms, g.attempts, g.input_tokens,
 			g.output_tokens, g.total_tokens,
 			(g.input_tokens * t.input_price + g.output_tokens * t.output_price) / 1000000, f.launch_id
 		FROM fresh f
