@@ -124,6 +124,11 @@ func TestVerdictsGoToExcelAndBack(t *testing.T) {
 	require.Len(t, wrong["details"], 3)
 	require.Equal(t, "DATASET_FORMAT_UNSUPPORTED", s.takeBack(t, id, "李雷", "question,verdict\n", 422)["code"])
 	require.Equal(t, "PARAMETER_INVALID", s.takeBack(t, id, "", content, 422)["code"])
+	page := s.post(t, "/tasks/"+id+"/review/workbook", map[string]string{"reviewer": "李雷", "answers@a.xlsx": content})
+	require.Equal(t, http.StatusConflict, page.StatusCode)
+	require.Contains(t, page.page(t).Find("#workbook").Text(), "再看")
+	require.Equal(t, 422, s.post(t, "/tasks/"+id+"/review/workbook",
+		map[string]string{"reviewer": "李雷", "answers@a.xlsx": "x"}).StatusCode)
 	plain := s.get(t, api+"/"+id+"/export?format=xlsx")
 	require.Equal(t, "DATASET_SCHEMA_INVALID", s.takeBack(t, id, "李雷", string(plain.body), 422)["code"])
 	require.Equal(t, 422, s.get(t, api+"/"+id+"/export?format=csv&review=1").StatusCode)

@@ -183,6 +183,7 @@ POST   /tasks/:taskId/review/same                        reviewer      task     
 POST   /tasks/:taskId/review/same/undo                   reviewer      task            review.withdraw
 GET    /tasks/:taskId/review/carry                       viewer        task
 POST   /tasks/:taskId/review/carry                       reviewer      task            review.carry
+POST   /tasks/:taskId/review/workbook                    reviewer      task            review.put
 POST   /tasks/:taskId/review/carry/undo                  reviewer      task            review.withdraw
 GET    /tasks/:taskId/review/:number                     viewer        task
 GET    /tasks/:taskId/sign-off                           viewer        task

@@ -119,6 +119,7 @@ func (p *Pages) registerTask(compressed, plain *echo.Group) {
 	compressed.GET("/tasks/:taskId/review/carry", p.listCarriable)
 	compressed.POST("/tasks/:taskId/review/carry", p.carryReviews)
 	compressed.POST("/tasks/:taskId/review/carry/undo", p.undoCarry)
+	compressed.POST("/tasks/:taskId/review/workbook", p.takeWorkbook)
 	compressed.GET("/tasks/:taskId/review/:number", p.reviewQuestion)
 	compressed.GET("/tasks/:taskId/sign-off", p.moved(signOffMoved))
 	compressed.POST("/tasks/:taskId/sign-off", p.signOff)

@@ -126,6 +126,9 @@ func CarryReviews(id uuid.UUID, from string, variant int) string {
 	return ReviewCarry(id) + "?from=" + from + "&variant=" + strconv.Itoa(variant)
 }
 
+// ReviewWorkbook returns the address that takes back a workbook with verdicts on a task.
+func ReviewWorkbook(id uuid.UUID) string { return Task(id) + "/review/workbook" }
+
 // ReviewCarry returns the address that carries verdicts over to a task.
 func ReviewCarry(id uuid.UUID) string { return Task(id) + "/review/carry" }
 
