@@ -19,8 +19,8 @@ import (
 	"wending/db/people"
 	"wending/handlers/form"
 	"wending/handlers/request"
-	"wending/views/accounts"
 	"wending/views/paths"
+	"wending/views/system"
 )
 
 // Passkeys are the WebAuthn credentials of one site.
@@ -118,7 +118,7 @@ const (
 const keyBytes = 64 << 10
 
 // secondStep requests a passkey of an account whose password was correct.
-func (h *handler) secondStep(c echo.Context, login accounts.Login, user people.User) error {
+func (h *handler) secondStep(c echo.Context, login system.Login, user people.User) error {
 	if !h.hasPasskeys(c.Request()) {
 		return request.NewFault(request.CodeForbidden).WithMessage("login.passkey.elsewhere")
 	}

@@ -22,8 +22,8 @@ import (
 	"wending/handlers/request"
 	"wending/jobs/identity"
 	"wending/jobs/secret"
-	"wending/views/accounts"
 	"wending/views/paths"
+	"wending/views/system"
 )
 
 // SignInConfig holds the dependencies of the pages.
@@ -71,16 +71,16 @@ const (
 )
 
 // page returns the sign-in page for a request.
-func (h *handler) page(c echo.Context, next string) accounts.Login {
-	return accounts.Login{Next: nextOf(next), HasPasswords: h.OpenID == nil, Provider: h.providerName(),
+func (h *handler) page(c echo.Context, next string) system.Login {
+	return system.Login{Next: nextOf(next), HasPasswords: h.OpenID == nil, Provider: h.providerName(),
 		HasPasskeys: h.hasPasskeys(c.Request())}
 }
 
-func (h *handler) render(c echo.Context, status int, login accounts.Login) error {
+func (h *handler) render(c echo.Context, status int, login system.Login) error {
 	frame := pages.Frame(c, h.Version, pages.Locale(c).Text("login.title"), "")
 	frame.Here, frame.Styles, frame.Scripts = paths.LoginFor(login.Next), []string{"form.css", "people.css"},
 		[]string{"passkey.js"}
-	return pages.Render(c, status, accounts.LoginPage(frame, login))
+	return pages.Render(c, status, system.LoginPage(frame, login))
 }
 
 func (h *handler) show(c echo.Context) error {
@@ -276,7 +276,7 @@ func (h *handler) begin(c echo.Context, user people.User, session people.Session
 func (h *handler) askToLeave(c echo.Context) error {
 	frame := pages.Frame(c, h.Version, pages.Locale(c).Text("logout.do"), "")
 	frame.Styles = []string{"form.css", "people.css"}
-	return pages.Render(c, http.StatusOK, accounts.LogoutPage(frame))
+	return pages.Render(c, http.StatusOK, system.LogoutPage(frame))
 }
 
 func (h *handler) signOut(c echo.Context) error {
@@ -337,14 +337,14 @@ func (h *handler) showSetup(c echo.Context) error {
 	if err := h.setup(c, key); err != nil {
 		return err
 	}
-	return h.renderSetup(c, http.StatusOK, accounts.Setup{Key: key})
+	return h.renderSetup(c, http.StatusOK, system.Setup{Key: key})
 }
 
-func (h *handler) renderSetup(c echo.Context, status int, setup accounts.Setup) error {
+func (h *handler) renderSetup(c echo.Context, status int, setup system.Setup) error {
 	frame := pages.Frame(c, h.Version, pages.Locale(c).Text("setup.title"), "")
 	frame.Here, frame.Styles = paths.Setup+"?key="+setup.Key, []string{"form.css", "people.css"}
 	c.Response().Header().Set("Referrer-Policy", "no-referrer") // the address contains the key
-	return pages.Render(c, status, accounts.SetupPage(frame, setup))
+	return pages.Render(c, status, system.SetupPage(frame, setup))
 }
 
 // setUp creates the first administrator.
@@ -354,7 +354,7 @@ func (h *handler) setUp(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	setup := accounts.Setup{Key: submitted.Value("key"), Name: submitted.Value("name")}
+	setup := system.Setup{Key: submitted.Value("key"), Name: submitted.Value("name")}
 	if err := h.setup(c, setup.Key); err != nil {
 		return err
 	}

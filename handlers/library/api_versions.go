@@ -129,7 +129,9 @@ func (e *endpoints) addPromptVersion(ctx context.Context, input *entryFormInput)
 	return &entryOutput[PromptVersion]{newPromptVersion(row.PromptVersion)}, err
 }
 
-func (e *endpoints) listPromptVersions(ctx context.Context, input *versionsInput) (*entriesOutput[PromptVersion], error) {
+func (e *endpoints) listPromptVersions(
+	ctx context.Context, input *versionsInput,
+) (*entriesOutput[PromptVersion], error) {
 	id, row, err := find(ctx, input.EntryPath, e.Library.Entries.Prompts)
 	if err != nil {
 		return nil, err
@@ -147,7 +149,9 @@ func (e *endpoints) getPromptVersion(ctx context.Context, input *versionInput) (
 	return &entryOutput[PromptVersion]{newPromptVersion(version)}, err
 }
 
-func (e *endpoints) addDatasetVersion(ctx context.Context, input *entryFormInput) (*entryOutput[DatasetVersion], error) {
+func (e *endpoints) addDatasetVersion(
+	ctx context.Context, input *entryFormInput,
+) (*entryOutput[DatasetVersion], error) {
 	_, row, err := find(ctx, input.EntryPath, e.Library.Entries.Datasets)
 	if err != nil {
 		return nil, err

@@ -15,8 +15,8 @@ import (
 	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/jobs/identity"
-	"wending/views/accounts"
 	"wending/views/paths"
+	"wending/views/system"
 )
 
 // self returns the account that makes the request.
@@ -41,7 +41,7 @@ func (h *handler) renderAccount(c echo.Context, status int, user people.User, er
 	kept []uuid.UUID) error {
 	ctx := c.Request().Context()
 	who := request.From(ctx).Who
-	account := accounts.Account{User: user, Projects: who.Projects, Session: who.SessionID,
+	account := system.Account{User: user, Projects: who.Projects, Session: who.SessionID,
 		CanAddPasskeys: h.HasPasswords && h.Passkeys.IsHere(c.Request()), HasPassword: user.PasswordHash != nil,
 		NeedsSecond: h.Guard.NeedsSecond, Kept: kept, Errors: errors}
 	var err error
@@ -56,7 +56,7 @@ func (h *handler) renderAccount(c echo.Context, status int, user people.User, er
 	}
 	frame := h.frame(c, pages.Locale(c).Text("account.title"))
 	frame.Here, frame.Scripts = paths.Account, []string{"passkey.js"}
-	return pages.Render(c, status, accounts.AccountPage(frame, account))
+	return pages.Render(c, status, system.AccountPage(frame, account))
 }
 
 // duty shows the page of the step that a user must complete first; other users are redirected.
@@ -78,7 +78,7 @@ func (h *handler) showPassword(c echo.Context) error {
 func (h *handler) renderPassword(c echo.Context, status int, next string, problems map[string]string) error {
 	frame := h.frame(c, pages.Locale(c).Text("duty.password"))
 	frame.Here = paths.DutyFor(string(request.DutyPassword), next)
-	return pages.Render(c, status, accounts.FirstPasswordPage(frame, request.From(c.Request().Context()).Who.Name,
+	return pages.Render(c, status, system.FirstPasswordPage(frame, request.From(c.Request().Context()).Who.Name,
 		next, problems))
 }
 
@@ -91,7 +91,7 @@ func (h *handler) showPasskeys(c echo.Context) error {
 		if !h.Passkeys.IsHere(c.Request()) {
 			elsewhere = h.PublicURL
 		}
-		return pages.Render(c, http.StatusOK, accounts.FirstPasskeyPage(frame, next, elsewhere))
+		return pages.Render(c, http.StatusOK, system.FirstPasskeyPage(frame, next, elsewhere))
 	})
 }
 
@@ -169,7 +169,7 @@ func isPassword(c echo.Context, typed string, user people.User) (bool, error) {
 // keptTokens returns the tokens that the user ticked, to be kept when the others are revoked.
 func keptTokens(submitted *form.Upload) (kept []uuid.UUID) {
 	for field := range submitted.Values {
-		if text, isOne := strings.CutPrefix(field, accounts.KeepField); isOne {
+		if text, isOne := strings.CutPrefix(field, system.KeepField); isOne {
 			if id, err := uuid.Parse(text); err == nil {
 				kept = append(kept, id)
 			}

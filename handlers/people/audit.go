@@ -16,8 +16,8 @@ import (
 	"wending/handlers/request"
 	"wending/jobs/cron"
 	"wending/jobs/export"
-	"wending/views/accounts"
 	"wending/views/paths"
+	"wending/views/system"
 )
 
 // moment parses a time in RFC 3339 format, or a day in Beijing time; for the last day of a range it returns the
@@ -50,7 +50,7 @@ func auditFilter(actor, action, object, from, to string) (filter people.AuditFil
 
 func (h *handler) showAudit(c echo.Context) error {
 	ctx := c.Request().Context()
-	view := accounts.Audit{Actor: c.QueryParam("actor"), Action: c.QueryParam("action"), Object: c.QueryParam("object"),
+	view := system.Audit{Actor: c.QueryParam("actor"), Action: c.QueryParam("action"), Object: c.QueryParam("object"),
 		From: c.QueryParam("from"), To: c.QueryParam("to"), Days: h.AuditDays}
 	filter, err := auditFilter(view.Actor, view.Action, view.Object, view.From, view.To)
 	if err != nil {
@@ -93,7 +93,7 @@ func (h *handler) showAudit(c echo.Context) error {
 			return err
 		}
 	}
-	return pages.Render(c, http.StatusOK, accounts.AuditPage(h.frame(c, pages.Locale(c).Text("audit.title")), view))
+	return pages.Render(c, http.StatusOK, system.AuditPage(h.frame(c, pages.Locale(c).Text("audit.title")), view))
 }
 
 // auditColumns are the columns of the export.

@@ -20,8 +20,8 @@ import (
 	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/jobs/identity"
-	"wending/views/accounts"
 	"wending/views/paths"
+	"wending/views/system"
 	"wending/views/ui"
 )
 
@@ -45,12 +45,12 @@ func (h *handler) visible(ctx context.Context) ([]people.Membership, error) {
 
 func (h *handler) renderProjects(c echo.Context, status int, values, problems map[string]string) error {
 	ctx := c.Request().Context()
-	view := accounts.Projects{MayAdd: request.From(ctx).Who.IsAdmin, Values: values, Errors: problems}
+	view := system.Projects{MayAdd: request.From(ctx).Who.IsAdmin, Values: values, Errors: problems}
 	var err error
 	if view.List, err = h.visible(ctx); err != nil {
 		return err
 	}
-	return pages.Render(c, status, accounts.ProjectsPage(h.frame(c, pages.Locale(c).Text("projects.title")), view))
+	return pages.Render(c, status, system.ProjectsPage(h.frame(c, pages.Locale(c).Text("projects.title")), view))
 }
 
 func (h *handler) addProject(c echo.Context) error {
@@ -102,14 +102,14 @@ func (h *handler) showProject(c echo.Context) error {
 	for _, name := range []string{"token", "token_role", "token_days"} {
 		typed[name] = c.QueryParam(name)
 	}
-	return h.renderProject(c, http.StatusOK, project, accounts.Project{Values: typed})
+	return h.renderProject(c, http.StatusOK, project, system.Project{Values: typed})
 }
 
 // tokensShown is how many tokens a project's page lists.
 const tokensShown = 100
 
 // renderProject shows a project; view holds the input, its errors, and the result of the last action.
-func (h *handler) renderProject(c echo.Context, status int, project people.Project, view accounts.Project) error {
+func (h *handler) renderProject(c echo.Context, status int, project people.Project, view system.Project) error {
 	ctx := c.Request().Context()
 	info := request.From(ctx)
 	view.Project, view.Role = project, info.Role
@@ -128,7 +128,7 @@ func (h *handler) renderProject(c echo.Context, status int, project people.Proje
 	frame := h.frame(c, project.Name, ui.Crumb{Text: pages.Locale(c).Text("projects.title"), Href: paths.Projects},
 		ui.Crumb{Text: project.Name})
 	frame.Here = paths.Project(project.ID)
-	return pages.Render(c, status, accounts.ProjectPage(frame, view))
+	return pages.Render(c, status, system.ProjectPage(frame, view))
 }
 
 // ownerShown returns the account whose tokens a user sees: the user's own account or, for managers of the project,
@@ -234,7 +234,7 @@ func (h *handler) changeProject(c echo.Context) error {
 	}
 	if len(faults) > 0 {
 		return h.renderProject(c, http.StatusUnprocessableEntity, project,
-			accounts.Project{Values: submitted.Values, Errors: form.Messages(pages.Locale(c), faults)})
+			system.Project{Values: submitted.Values, Errors: form.Messages(pages.Locale(c), faults)})
 	}
 	return pages.Done(c, paths.Project(project.ID), "saved")
 }
@@ -291,7 +291,7 @@ func (h *handler) changeSettings(c echo.Context) error {
 	}
 	if len(faults) > 0 {
 		return h.renderProject(c, http.StatusUnprocessableEntity, project,
-			accounts.Project{Values: submitted.Values, Errors: form.Messages(pages.Locale(c), faults)})
+			system.Project{Values: submitted.Values, Errors: form.Messages(pages.Locale(c), faults)})
 	}
 	return pages.Done(c, paths.Project(project.ID), "saved")
 }
@@ -311,7 +311,7 @@ func (h *handler) setMember(c echo.Context) error {
 		return err
 	}
 	if len(faults) > 0 {
-		view := accounts.Project{Values: map[string]string{"member": submitted.Values["name"]},
+		view := system.Project{Values: map[string]string{"member": submitted.Values["name"]},
 			Errors: map[string]string{"member": faults[0].Message(pages.Locale(c))}}
 		return h.renderProject(c, http.StatusUnprocessableEntity, project, view)
 	}
@@ -432,7 +432,7 @@ func (h *handler) addToken(c echo.Context) error {
 		for name, text := range typed {
 			back.Set(name, text)
 		}
-		view := accounts.Project{Values: typed,
+		view := system.Project{Values: typed,
 			SignInAgain: paths.LoginAgain(paths.WithQuery(paths.Project(project.ID), back))}
 		return h.renderProject(c, http.StatusForbidden, project, view)
 	}
@@ -440,10 +440,10 @@ func (h *handler) addToken(c echo.Context) error {
 		return err
 	}
 	if len(faults) > 0 {
-		view := accounts.Project{Values: typed, Errors: map[string]string{"token": faults[0].Message(pages.Locale(c))}}
+		view := system.Project{Values: typed, Errors: map[string]string{"token": faults[0].Message(pages.Locale(c))}}
 		return h.renderProject(c, http.StatusUnprocessableEntity, project, view)
 	}
-	return h.renderProject(c, http.StatusCreated, project, accounts.Project{NewToken: value})
+	return h.renderProject(c, http.StatusCreated, project, system.Project{NewToken: value})
 }
 
 // revoke revokes a token of a project: one of the user's own or, for managers of the project, any token.

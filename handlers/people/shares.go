@@ -14,9 +14,9 @@ import (
 	"wending/handlers/pages"
 	"wending/handlers/reading"
 	"wending/handlers/request"
-	"wending/views/accounts"
 	"wending/views/paths"
 	"wending/views/results"
+	"wending/views/system"
 	"wending/views/ui"
 )
 
@@ -25,10 +25,10 @@ func (h *handler) listShares(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return h.renderShares(c, http.StatusOK, task, accounts.Shares{})
+	return h.renderShares(c, http.StatusOK, task, system.Shares{})
 }
 
-func (h *handler) renderShares(c echo.Context, status int, task db.Task, view accounts.Shares) error {
+func (h *handler) renderShares(c echo.Context, status int, task db.Task, view system.Shares) error {
 	view.TaskID, view.IsFinished = task.ID, task.HasResults
 	var err error
 	if view.List, err = h.people.Shares(c.Request().Context(), task.ID); err != nil {
@@ -37,7 +37,7 @@ func (h *handler) renderShares(c echo.Context, status int, task db.Task, view ac
 	title := pages.Locale(c).Text("share.title")
 	frame := h.frame(c, title, pages.TaskCrumbs(c, task, ui.Crumb{Text: title})...)
 	frame.Section, frame.Here = ui.SectionTasks, paths.Shares(task.ID)
-	return pages.Render(c, status, accounts.SharesPage(frame, view))
+	return pages.Render(c, status, system.SharesPage(frame, view))
 }
 
 // usualShareDays is the default lifetime of a link in days.
@@ -83,9 +83,9 @@ func (h *handler) addShare(c echo.Context) error {
 	}
 	if len(faults) > 0 {
 		return h.renderShares(c, http.StatusUnprocessableEntity, task,
-			accounts.Shares{Errors: form.Messages(pages.Locale(c), faults)})
+			system.Shares{Errors: form.Messages(pages.Locale(c), faults)})
 	}
-	return h.renderShares(c, http.StatusCreated, task, accounts.Shares{Address: address})
+	return h.renderShares(c, http.StatusCreated, task, system.Shares{Address: address})
 }
 
 func (h *handler) revokeShare(c echo.Context) error {

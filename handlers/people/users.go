@@ -17,8 +17,8 @@ import (
 	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/jobs/identity"
-	"wending/views/accounts"
 	"wending/views/paths"
+	"wending/views/system"
 	"wending/views/ui"
 )
 
@@ -30,14 +30,14 @@ func (h *handler) listUsers(c echo.Context) error {
 			typed[name] = c.QueryParam(name)
 		}
 	}
-	return h.renderUsers(c, http.StatusOK, accounts.Users{Values: typed})
+	return h.renderUsers(c, http.StatusOK, system.Users{Values: typed})
 }
 
 // fieldsOfUser are the fields of a new account, except its password.
 var fieldsOfUser = []string{"name", "role", "project_id", "is_admin", "must_change_password"}
 
 // renderUsers shows a page of accounts; users holds the input for a new account, and its errors.
-func (h *handler) renderUsers(c echo.Context, status int, users accounts.Users) error {
+func (h *handler) renderUsers(c echo.Context, status int, users system.Users) error {
 	ctx := c.Request().Context()
 	page, err := pages.Window(c)
 	if err != nil {
@@ -60,7 +60,7 @@ func (h *handler) renderUsers(c echo.Context, status int, users accounts.Users) 
 		return err
 	}
 	frame := h.frame(c, pages.Locale(c).Text("users.title"))
-	return pages.Render(c, status, accounts.UsersPage(frame, users))
+	return pages.Render(c, status, system.UsersPage(frame, users))
 }
 
 // addUser creates an account with its first project.
@@ -78,12 +78,12 @@ func (h *handler) addUser(c echo.Context) error {
 	switch {
 	case errors.Is(err, request.ErrStale):
 		return h.renderUsers(c, http.StatusForbidden,
-			accounts.Users{Values: typed, SignInAgain: paths.LoginAgain(paths.WithQuery(paths.Users, back))})
+			system.Users{Values: typed, SignInAgain: paths.LoginAgain(paths.WithQuery(paths.Users, back))})
 	case err != nil:
 		return err
 	case len(faults) > 0:
 		return h.renderUsers(c, http.StatusUnprocessableEntity,
-			accounts.Users{Values: typed, Errors: form.Messages(pages.Locale(c), faults)})
+			system.Users{Values: typed, Errors: form.Messages(pages.Locale(c), faults)})
 	}
 	return pages.Done(c, paths.User(user.ID), "created")
 }
@@ -150,11 +150,11 @@ func (h *handler) showUser(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return h.renderUser(c, http.StatusOK, accounts.User{User: user})
+	return h.renderUser(c, http.StatusOK, system.User{User: user})
 }
 
 // renderUser shows an account; view holds it, and the errors in the input.
-func (h *handler) renderUser(c echo.Context, status int, view accounts.User) error {
+func (h *handler) renderUser(c echo.Context, status int, view system.User) error {
 	ctx, user := c.Request().Context(), view.User
 	var err error
 	if view.Projects, err = h.people.MembershipsOf(ctx, user.ID); err != nil {
@@ -166,7 +166,7 @@ func (h *handler) renderUser(c echo.Context, status int, view accounts.User) err
 	frame := h.frame(c, user.Name, ui.Crumb{Text: pages.Locale(c).Text("users.title"), Href: paths.Users},
 		ui.Crumb{Text: user.Name})
 	frame.Here = paths.User(user.ID)
-	return pages.Render(c, status, accounts.UserPage(frame, view))
+	return pages.Render(c, status, system.UserPage(frame, view))
 }
 
 // changeUser applies the changes of an account in a form or a body completely or not at all.
@@ -216,15 +216,15 @@ func (h *handler) applyUser(c echo.Context) error {
 	switch {
 	case errors.Is(err, request.ErrStale):
 		return h.renderUser(c, http.StatusForbidden,
-			accounts.User{User: user, SignInAgain: paths.LoginAgain(paths.User(user.ID))})
+			system.User{User: user, SignInAgain: paths.LoginAgain(paths.User(user.ID))})
 	case errors.Is(err, people.ErrLastAdmin):
 		return h.renderUser(c, http.StatusUnprocessableEntity,
-			accounts.User{User: user, Errors: map[string]string{"": pages.Locale(c).Text("users.last_admin")}})
+			system.User{User: user, Errors: map[string]string{"": pages.Locale(c).Text("users.last_admin")}})
 	case err != nil:
 		return err
 	case len(faults) > 0:
 		return h.renderUser(c, http.StatusUnprocessableEntity,
-			accounts.User{User: user, Errors: form.Messages(pages.Locale(c), faults)})
+			system.User{User: user, Errors: form.Messages(pages.Locale(c), faults)})
 	}
 	return pages.Done(c, paths.User(user.ID), "saved")
 }

@@ -92,7 +92,8 @@ func stagesOf(r results.Report, queue []report.Summary, here int) (shown []stage
 // empty if a question of the stage was judged before, or if one of the stages above still has questions waiting.
 func doneBefore(locale text.Locale, shown []stage) string {
 	here := slices.IndexFunc(shown, func(s stage) bool { return s.isHere })
-	if here < 1 || shown[here].done > 0 || slices.ContainsFunc(shown[:here], func(s stage) bool { return s.done < s.all }) {
+	isOpen := func(s stage) bool { return s.done < s.all }
+	if here < 1 || shown[here].done > 0 || slices.ContainsFunc(shown[:here], isOpen) {
 		return ""
 	}
 	return locale.Text("review.stage.next", "Done", stageName(locale, shown[here-1].number), "All", shown[here-1].all,

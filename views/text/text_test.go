@@ -37,7 +37,7 @@ import (
 	"wending/jobs/evaluate"
 	"wending/jobs/reason"
 	"wending/jobs/tasks"
-	"wending/views/accounts"
+	"wending/views/system"
 	"wending/views/results"
 	"wending/views/saved"
 	"wending/views/summary"
@@ -324,9 +324,9 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	add("error.range.password.", "short", "long", "common", "different", "wrong", "same")
 	add("duty.", "password", "passkey")
 	add("token.reach.", "accounts", "installation")
-	add("action.", accounts.OwnActions...)
+	add("action.", system.OwnActions...)
 	for _, action := range append(access.Actions(), "share.open", "backup.restore", "audit.export", people.SealAction) {
-		if slices.Contains(accounts.OwnActions, action) {
+		if slices.Contains(system.OwnActions, action) {
 			continue
 		}
 		object, verb, _ := strings.Cut(action, ".")

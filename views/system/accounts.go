@@ -1,5 +1,6 @@
-// Package accounts renders the pages that control access: sign-in, accounts, projects, tokens, links and the audit.
-package accounts
+// Package system renders the pages of the installation: workers, storage, sign-in, accounts, projects, tokens, links
+// and the audit.
+package system
 
 import (
 	"cmp"
