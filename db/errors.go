@@ -24,7 +24,7 @@ var (
 	// later.
 	ErrUnavailable = pg.ErrUnavailable
 	// ErrAsksNobody means that runs cannot be made, because the task's answers came from a file.
-	ErrAsksNobody = errors.New("the answers came from a file")
+	ErrAsksNobody = errors.New("the task's answers were imported, so it cannot run")
 	// ErrNothingToRun means that a launch of this kind would have nothing to run in the task, or in the given
 	// question or variant.
 	ErrNothingToRun = errors.New("nothing to run")

@@ -144,7 +144,7 @@ func (s *site) answersOf(t *testing.T, id string) (all []string) {
 	return all
 }
 
-// Faults in a file of answers name their rows, and limits are those of uploads.
+// Errors in an answer file name their rows, and the limits of uploads apply to it.
 func TestAFileOfAnswersIsRefusedWithItsRows(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -218,7 +218,8 @@ func TestAnswersFromElsewhereAreReadEverywhere(t *testing.T) {
 		answer := s.get(t, "/tasks/"+id+page)
 		require.Equal(t, http.StatusOK, answer.StatusCode, page)
 	}
-	require.Contains(t, string(s.get(t, "/tasks/"+id+"/settings").body), "CSV 文件")
+	settings := s.get(t, "/tasks/"+id+"/settings").page(t)
+	require.Equal(t, "CSV 文件", settings.Find("dt:contains('回答来源（导入）') + dd").Text())
 	for _, page := range []string{"/tasks", "/comparison?a=" + id + "&b=" + live, "/?from=" + id} {
 		require.Equal(t, http.StatusOK, s.get(t, page).StatusCode, page)
 	}

@@ -86,6 +86,7 @@ func TestAJudgeFromTheLibraryToTheReport(t *testing.T) {
 	}
 	created.into(t, &task)
 	s.awaitDone(t, task.TaskID)
+	require.Equal(t, "回答打分进度", s.get(t, "/tasks/"+task.TaskID).page(t).Find(".gauge .of").Text())
 	path := "evaluation-tasks/" + task.TaskID
 	statistics := s.entry(t, "GET", path+"/statistics", nil, 200)
 	all := statistics["variants"].([]any)[0].(object)

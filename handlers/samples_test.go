@@ -13,7 +13,7 @@ import (
 )
 
 // A sample that is drawn on the review tab is reviewed answer by answer, in the order in which it was drawn, each
-// without the other answers to its question; the tab shows how far it is.
+// without the other answers to its question; the tab shows the progress.
 func TestASampleIsReviewed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -156,7 +156,7 @@ func TestAnswersOnWhichJudgeAndPeoplePart(t *testing.T) {
 		require.Equal(t, count, page.Find("article.result .run .verdicts").Length(), "with the judge's reason")
 		require.Equal(t, count, page.Find("article.result .run .said-list li[data-verdict]:not([hidden])").Length(),
 			"and people's")
-		require.Contains(t, page.Find(".shown-of").Text(), "回答 "+strconv.Itoa(count)+" 个")
+		require.Contains(t, page.Find(".shown-of").Text(), strconv.Itoa(count)+" 个回答")
 		require.Equal(t, 1, page.Find("select[name=filter] option[selected]").Length())
 		answers += count
 	})

@@ -28,7 +28,7 @@ type evalCommand struct {
 	Baseline     string   `placeholder:"TASK" help:"Fail if a variant is worse than this task beyond chance: <id> or <id>:<variant>."`
 	Margin       []string `placeholder:"metric=value" help:"How much worse a metric may be than in the baseline, such as agreement=0.05. May be repeated."`
 	RequireProof bool     `help:"Also fail unless the comparison shows that no metric with a margin is worse by its margin."`
-	RequireFit   bool     `help:"Also fail if a limit or margin rests on a judge that people's verdicts do not show to be fit to gate releases (κ of at least 0.7)."`
+	RequireFit   bool     `help:"Also fail if a limit or margin relies on a judge that is not known to be fit to gate releases (κ with people of at least 0.7)."`
 	FailUnder    []string `placeholder:"metric=value" help:"Fail if a variant is below a limit, such as agreement=0.8, pass_rate=90% or item_pass=4/5 (of every question), or above one: latency_p90_ms=2000, cost=0.5. May be repeated."`
 	JUnit        string   `name:"junit" placeholder:"FILE" help:"Write a JUnit report for CI servers, with one case per question."`
 	Markdown     string   `placeholder:"FILE" help:"Write a table for a merge request; it is also appended to $GITHUB_STEP_SUMMARY."`

@@ -12,12 +12,12 @@ import (
 	"wending/cmd/gate"
 )
 
-// importCommand makes a task from answers that were made elsewhere.
+// importCommand imports existing answers into a server as a finished task.
 type importCommand struct {
-	File   string            `arg:"" help:"Answers: CSV, XLSX or JSONL, results of promptfoo, a log of Inspect (.eval or .json) or of OpenAI Evals."`
-	Name   string            `placeholder:"NAME" help:"Name of the task; by default that of the file."`
+	File   string            `arg:"" help:"Answers: CSV, XLSX or JSONL, promptfoo results, or a log of Inspect (.eval or .json) or OpenAI Evals."`
+	Name   string            `placeholder:"NAME" help:"Name of the task; by default the file's name without its extension."`
 	Format string            `default:"auto" help:"Format of the file: auto, csv, xlsx, jsonl, promptfoo, inspect or openai-evals."`
-	Column map[string]string `placeholder:"question=NAME" help:"Column of a table to use as question, answer, question_id, run, standard_answer or variant. May be repeated."`
+	Column map[string]string `placeholder:"question=NAME" help:"Column to use as question, answer, question_id, run, standard_answer or variant, for tables with other column names. May be repeated."`
 	Server string            `from:"WENDING_SERVER" default:"http://127.0.0.1:8080" help:"Server to import into ($WENDING_SERVER)."`
 	Token  string            `from:"WENDING_TOKEN" placeholder:"wnd_…" help:"Token, if the server requires sign-in; set it in the environment to keep it out of the list of processes ($WENDING_TOKEN)."`
 }

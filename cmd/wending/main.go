@@ -23,7 +23,7 @@ type commands struct {
 	Serve       serveCommand       `cmd:"" help:"Run the web pages and the API."`
 	Worker      workerCommand      `cmd:"" help:"Run a worker."`
 	Eval        evalCommand        `cmd:"" help:"Run an evaluation from a file to gate a release; exits with 0 if it passed, 1 if it is below a limit, 2 if it could not run."`
-	Import      importCommand      `cmd:"" help:"Make a finished task on a server from answers that were made elsewhere."`
+	Import      importCommand      `cmd:"" help:"Import existing answers into a server as a finished task."`
 	Migrate     migrateCommand     `cmd:"" help:"Update the database schema."`
 	Backup      backupCommand      `cmd:"" help:"Write the database, the uploads and the generated key to one file, even while Wending is running."`
 	Restore     restoreCommand     `cmd:"" help:"Restore a backup into an empty database and data folder."`

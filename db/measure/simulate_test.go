@@ -281,11 +281,11 @@ func simulations() (lines []simulated) {
 	}
 	found, made := settledQuestions()
 	lines = append(lines, simulated{
-		zh:    "问到稳定为止：得出的最常见回答与问满 20 次相同",
+		zh:    "结果未定的题加问：得出的最常见回答与问满 20 次相同",
 		en:    "adaptive runs find the most common of 20 answers",
 		share: found, least: 0.98, most: 1,
 	}, simulated{
-		zh:    "问到稳定为止：调用数占每题问满 20 次的比例",
+		zh:    "结果未定的题加问：调用数占每题问满 20 次的比例",
 		en:    "share of the 20 calls per question that adaptive runs make",
 		share: made, most: 0.5,
 	})
@@ -294,19 +294,19 @@ func simulations() (lines []simulated) {
 	for _, questions := range []int{50, 200} {
 		lines = append(lines, simulated{
 			zh:    fmt.Sprintf("%d 夜没有变化（%d 题 × 5 次），告警次数", nights, questions),
-			en:    fmt.Sprintf("alarms in %d nights without a change (%d questions × 5)", nights, questions),
+			en:    fmt.Sprintf("alerts in %d nights without a change (%d questions × 5)", nights, questions),
 			share: falseAlarms(nights, nightOf(questions, 5)), most: 1, written: perNight,
 		})
 	}
 	return append(lines, simulated{
 		zh: fmt.Sprintf("%d 夜没有变化（每夜误差未知），告警次数", nights),
-		en: fmt.Sprintf("alarms in %d nights without a change (errors of nights unknown)", nights),
+		en: fmt.Sprintf("alerts in %d nights without a change (errors of nights unknown)", nights),
 		share: falseAlarms(nights, func(random *rand.Rand) Night {
 			return Night{Value: random.NormFloat64()}
 		}), most: 1, written: perNight,
 	}, simulated{
 		zh:    fmt.Sprintf("%d 夜没有变化（120 题 × 5 次，每万次调用有 5 次失败），告警次数", nights),
-		en:    fmt.Sprintf("alarms in %d nights without a change (120 questions × 5, 5 of 10,000 calls fail)", nights),
+		en:    fmt.Sprintf("alerts in %d nights without a change (120 questions × 5, 5 of 10,000 calls fail)", nights),
 		share: falseAlarms(nights, rareFailures), most: 1, written: perNight,
 	})
 }

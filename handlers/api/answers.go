@@ -15,29 +15,29 @@ import (
 // answersFields are the fields of a form with a file of answers.
 type answersFields struct {
 	TaskName string `json:"task_name" doc:"1–64 characters" minLength:"1" maxLength:"64" example:"线上日志 11 月"`
-	File     string `json:"file" doc:"File of answers, at most 32 MB, with at most 1,000 questions, 20 runs of each question and 20 variants" format:"binary"`
-	Format   string `json:"format,omitempty" values:"answer formats" doc:"Format of the file; auto recognises it by its content" default:"auto" example:"promptfoo"`
+	File     string `json:"file" doc:"Answer file, at most 32 MB, with at most 1,000 questions, 20 runs per question and 20 variants" format:"binary"`
+	Format   string `json:"format,omitempty" values:"answer formats" doc:"Format of the file; auto detects it from the content" default:"auto" example:"promptfoo"`
 	Encoding string `json:"dataset_encoding,omitempty" enum:"gb18030" doc:"Encoding of a CSV file; absent means UTF-8"`
-	Question string `json:"column_question,omitempty" doc:"Column of a table with the questions; the default is question" example:"prompt"`
-	Answer   string `json:"column_answer,omitempty" doc:"Column of a table with the answers; the default is answer" example:"回答"`
-	ID       string `json:"column_question_id,omitempty" doc:"Column of a table with the ids; the default is question_id" example:"编号"`
-	Run      string `json:"column_run,omitempty" doc:"Column of a table with the runs' numbers, from 1; the default is run. Without it, the rows of a question are its runs in order" example:"次数"`
-	Standard string `json:"column_standard_answer,omitempty" doc:"Column of a table with the standard answers; the default is standard_answer" example:"参考答案"`
-	Variant  string `json:"column_variant,omitempty" doc:"Column of a table with the variants' names; the default is variant" example:"model"`
+	Question string `json:"column_question,omitempty" doc:"Table column with the questions; question by default" example:"prompt"`
+	Answer   string `json:"column_answer,omitempty" doc:"Table column with the answers; answer by default" example:"回答"`
+	ID       string `json:"column_question_id,omitempty" doc:"Table column with the question ids; question_id by default" example:"编号"`
+	Run      string `json:"column_run,omitempty" doc:"Table column with the run numbers, from 1; run by default. Without it, the rows of a question are its runs in order" example:"次数"`
+	Standard string `json:"column_standard_answer,omitempty" doc:"Table column with the standard answers; standard_answer by default" example:"参考答案"`
+	Variant  string `json:"column_variant,omitempty" doc:"Table column with the variant names; variant by default" example:"model"`
 }
 
 func (h *handler) registerAnswers(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: tasksPath + "/answers", ID: "import-answers", Tag: "tasks",
 		Status:  http.StatusCreated,
-		Summary: "Create a finished task from answers that were made elsewhere",
-		Description: "Nothing is called, now or later: retrying and extending the task are refused with 409. Reading, " +
+		Summary: "Import existing answers as a finished task",
+		Description: "No agent is called, now or later: retrying and extending the task are refused with 409. Reading, " +
 			"facts, reviews, evaluators, comparisons and exports work as for other tasks. A table (CSV, XLSX, JSONL) has " +
-			"a row for each run (question, answer, and optionally question_id, run, standard_answer, variant, status, " +
-			"error_code, error_message, latency_ms, tokens, cost, completed_at) or for each question (question, " +
-			"run_1_response_body, run_2_response_body …), as reports of this product do. promptfoo is the JSON that " +
-			"promptfoo eval -o writes, inspect a log of Inspect (.eval or .json), openai-evals a log of OpenAI Evals " +
-			"in JSONL. If the file is refused, the error lists everything that is wrong with its rows.",
+			"one row per run (question, answer, and optionally question_id, run, standard_answer, variant, status, " +
+			"error_code, error_message, latency_ms, tokens, cost, completed_at) or one row per question (question, " +
+			"run_1_response_body, run_2_response_body …), like reports of this product. promptfoo is the JSON that " +
+			"promptfoo eval -o writes, inspect an Inspect log (.eval or .json), openai-evals an OpenAI Evals log " +
+			"in JSONL. If the file is refused, the error lists the faulty rows with their faults.",
 		Faults: []string{request.CodeTaskNameRequired, request.CodeTaskNameTooLong, request.CodeDatasetRequired,
 			request.CodeDatasetTooLarge, dataset.CodeFormatUnsupported, dataset.CodeUnreadable, dataset.CodeTooComplex,
 			dataset.CodeSchemaInvalid, dataset.CodeEmpty, dataset.CodeTooManyRows, dataset.CodeEncodingInvalid,

@@ -13,9 +13,9 @@ import (
 	"wending/jobs/dataset"
 )
 
-// judgedFields are the fields of a form with a workbook in which people judged.
+// judgedFields are the fields of the form that imports a review workbook.
 type judgedFields struct {
-	File     string `json:"file" doc:"The workbook that GET /{task_id}/export?format=xlsx&review=1 returned, with verdicts" format:"binary"`
+	File     string `json:"file" doc:"Completed review workbook, as downloaded with GET /{task_id}/export?format=xlsx&review=1" format:"binary"`
 	Reviewer string `json:"reviewer" doc:"Name of the reviewer; with accounts, the name of the account is used" maxLength:"64" example:"李雷"`
 }
 
@@ -37,24 +37,24 @@ type judgedConflict struct {
 	QuestionID string  `json:"question_id" example:"q1"`
 	Variant    int     `json:"variant" example:"1"`
 	Mine       opinion `json:"mine" doc:"The verdict in the workbook, which was not stored"`
-	Theirs     *Review `json:"theirs" doc:"The present verdict, which was changed since the workbook was made; null if it was withdrawn"`
+	Theirs     *Review `json:"theirs" doc:"The present verdict, which was changed since the export; null if it was withdrawn"`
 }
 
 type judgedOutput struct {
 	Body struct {
 		Changed   int              `json:"changed" doc:"Number of verdicts stored" example:"12"`
-		Unchanged int              `json:"unchanged" doc:"Number of rows with nothing new" example:"87"`
-		Conflicts []judgedConflict `json:"conflicts" nullable:"false" doc:"Rows that were not stored, because their verdict was changed since the workbook was made"`
+		Unchanged int              `json:"unchanged" doc:"Number of rows without changes" example:"87"`
+		Conflicts []judgedConflict `json:"conflicts" nullable:"false" doc:"Rows that were not stored, because their verdict was changed elsewhere since the export"`
 	}
 }
 
 func (h *handler) registerJudging(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: tasksPath + "/{task_id}/reviews/import", ID: "import-reviews", Tag: "reviews",
-		Summary: "Take back a workbook with verdicts",
-		Description: "Rows in which nothing was written are left alone. Nothing is overwritten: a row whose verdict was " +
-			"changed since the workbook was made is a conflict. If a row is faulty, nothing is stored and the error lists " +
-			"all faulty rows.",
+		Summary: "Import a review workbook",
+		Description: "Rows that were not changed are ignored. Nothing is overwritten: a row whose verdict was changed " +
+			"elsewhere since the export is a conflict. If a row is faulty, nothing is stored and the error lists the " +
+			"faulty rows.",
 		Faults: []string{request.CodeTaskNotFound, request.CodeQuestionNotFound, request.CodeDatasetTooLarge,
 			dataset.CodeFormatUnsupported, dataset.CodeUnreadable, dataset.CodeTooComplex, dataset.CodeSchemaInvalid,
 			dataset.CodeTooManyRows, dataset.CodeRowInvalid, request.CodeParameterInvalid, request.CodeRequestInvalid,

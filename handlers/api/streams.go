@@ -95,8 +95,8 @@ type exportInput struct {
 	FilterQuery
 	Format        string `query:"format" enum:"csv,xlsx,jsonl,html" default:"csv" doc:"Format of the report" example:"csv"`
 	IncludeErrors bool   `query:"include_errors" default:"true" doc:"false leaves out the error code columns"`
-	Review        bool   `query:"review" doc:"With format=xlsx, a workbook in which people judge the answers: with lists for verdicts and reasons, and everything else protected. POST /{task_id}/reviews/import takes it back"`
-	Reviewer      string `query:"reviewer" doc:"With review, the person whose verdicts are filled in; absent means the newest verdict on each question" example:"李雷"`
+	Review        bool   `query:"review" doc:"With format=xlsx, returns a review workbook, in which verdicts and reasons are chosen from lists and everything else is protected. Import it with POST /{task_id}/reviews/import"`
+	Reviewer      string `query:"reviewer" doc:"With review=true, the person whose verdicts are filled in; absent means the newest verdict on each question" example:"李雷"`
 }
 
 // exportResults streams a task's report while reading it from the database.

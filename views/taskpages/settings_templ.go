@@ -711,7 +711,7 @@ func settings(s Settings) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if !task.AsksAgents() {
-			templ_7745c5c3_Err = ui.Fact(text.T(ctx, "task.answers"), text.T(ctx, "answers.format."+*task.AnswersFrom)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = ui.Fact(text.T(ctx, "task.answers.from"), text.T(ctx, "answers.format."+*task.AnswersFrom)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
