@@ -48,8 +48,8 @@ func (t Task) Confidence() float64 {
 	return t.Adaptive.Confidence
 }
 
-// Planned maps the questions of a task that have another number of runs than its runs_per_item to it: more of them,
-// or, if the answers came from a file, fewer.
+// Planned maps the questions whose number of runs differs from the task's runs_per_item to that number: more runs or,
+// if the answers came from a file, possibly fewer.
 type Planned map[PlannedOf]int
 
 // PlannedOf is a question as asked to one variant.
@@ -58,7 +58,7 @@ type PlannedOf struct {
 	Variant int   `db:"variant"`
 }
 
-// PlannedRuns returns the questions of a task that have another number of runs than its runs_per_item.
+// PlannedRuns returns the questions whose number of runs differs from the task's runs_per_item.
 func (s *Store) PlannedRuns(ctx context.Context, task Task) (Planned, error) {
 	const read = `
 		SELECT p.item_id, p.variant, p.runs

@@ -12,7 +12,7 @@ import (
 	"github.com/xuri/excelize/v2"
 )
 
-// workbook downloads the workbook to judge a task in.
+// workbook downloads a task's review workbook.
 func (s *site) workbook(t *testing.T, id, query string) *excelize.File {
 	t.Helper()
 	answer := s.get(t, api+"/"+id+"/export?format=xlsx&review=1"+query)
@@ -64,7 +64,7 @@ func (s *site) verdictsOf(t *testing.T, id string) map[string]string {
 	return found
 }
 
-// Reviewers judge in a workbook, which is taken back without overwriting what others wrote in the meantime.
+// Reviewers fill in a workbook, and its import does not overwrite what others wrote in the meantime.
 func TestVerdictsGoToExcelAndBack(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -134,7 +134,7 @@ func TestVerdictsGoToExcelAndBack(t *testing.T) {
 	require.Equal(t, 422, s.get(t, api+"/"+id+"/export?format=csv&review=1").StatusCode)
 }
 
-// LibreOffice opens the workbook and saves it again; its file is taken back as it is.
+// A review workbook that LibreOffice has opened and saved again can still be imported.
 func TestAWorkbookSavedByLibreOfficeIsTakenBack(t *testing.T) {
 	t.Parallel()
 	office, err := exec.LookPath("soffice")

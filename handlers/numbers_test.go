@@ -26,7 +26,7 @@ var uncounted = map[string]string{
 	".pager, .map summary": "positions in a list",
 }
 
-// measured matches amounts that are no counts: shares, intervals, times.
+// measured matches amounts that are not counts: shares, intervals, times.
 const measured = "%｜ms｜秒｜至｜个百分点｜Token"
 
 // deadNumbers returns the texts with counts in a page's content that lead nowhere.
@@ -67,7 +67,7 @@ func isMeasured(said string) bool {
 	return false
 }
 
-// Every count on the pages of a task leads to what it counts, whatever else is new on them.
+// Every count on a task's pages links to what it counts, including counts that are added later.
 func TestNoCountLeadsNowhere(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -92,7 +92,7 @@ func TestNoCountLeadsNowhere(t *testing.T) {
 	}
 }
 
-// labels are the labels of figures: those of tiles, of columns of numbers and of plots.
+// labels selects the labels of figures: of tiles, of columns of numbers and of plots.
 const labels = "main dl.tiles dt, main dl.counts dt, main th.figure, main th.number, main .tasks thead th, " +
 	"main .history thead th, main figure:not(.fingerprint) figcaption, main caption, main #details h2"
 

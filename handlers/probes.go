@@ -12,7 +12,7 @@ import (
 	"wending/handlers/request"
 )
 
-// Probes tell a supervisor or a load balancer how a process is, whether it serves pages or works.
+// Probes report the state of a process, web or worker, to a supervisor or a load balancer.
 type Probes struct {
 	Store   *db.Store
 	Version string
@@ -34,13 +34,13 @@ type health struct {
 	Message string            `json:"message,omitempty"`
 }
 
-// Live answers 200 while the process answers at all: a restart would help with nothing else.
+// Live returns 200 as long as the process responds. It checks nothing else, because a restart would not help.
 func (p Probes) Live(w http.ResponseWriter, _ *http.Request) {
 	p.answer(w, http.StatusOK, health{Status: probeOK})
 }
 
-// Ready answers 200 if the process can do its work, and 503 if the database is away or has a newer schema. Redis does
-// not count: without it everything works, with a delay of seconds.
+// Ready returns 200 if the process can do its work, and 503 if the database is unavailable or has a newer schema. Redis
+// is not checked: without it everything still works, a few seconds later.
 func (p Probes) Ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 3*time.Second)
 	defer cancel()

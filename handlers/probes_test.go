@@ -21,8 +21,8 @@ func (s *site) probe(t *testing.T, path string) (status int, answer map[string]a
 	return got.StatusCode, answer
 }
 
-// A program beside a schema that a newer one has made neither starts nor takes part in balancing, but lives; so does
-// one whose database is away.
+// With a schema from a newer version, a process refuses to start; a running one is live but not ready. The same holds
+// if the database is unavailable.
 func TestProbesTellLivingFromReady(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)

@@ -48,7 +48,7 @@ func TestTheStyleLibraryHasWhatPagesUse(t *testing.T) {
 	}
 }
 
-// usage is what pages have: the words of their templates' and scripts' texts, those among them on lines with the word
+// usage holds what pages use: the words of their templates' and scripts' texts, those among them on lines with the word
 // class, and the style sheets beside the library.
 type usage struct {
 	words, classes map[string]bool
@@ -159,7 +159,7 @@ func (u usage) rules(css string) string {
 	return kept.String()
 }
 
-// closing is the place of the bracket that closes the one at a place; brackets in quotes do not count.
+// closing returns the index of the bracket that closes the bracket at index at; brackets in quotes do not count.
 func closing(text string, at int) int {
 	depth := 0
 	for n := at; n < len(text); n++ {
@@ -179,7 +179,7 @@ func closing(text string, at int) int {
 	return len(text)
 }
 
-// unquoted is the place of the quote that closes the one at a place.
+// unquoted returns the index of the quote that closes the quote at index at.
 func unquoted(text string, at int) int {
 	for n := at + 1; n < len(text); n++ {
 		switch text[n] {
@@ -192,7 +192,7 @@ func unquoted(text string, at int) int {
 	return len(text) - 1
 }
 
-// selectors returns those of a list that can match.
+// selectors returns the selectors of a list that can match.
 func (u usage) selectors(list string) string {
 	return strings.Join(slices.DeleteFunc(split(list), func(one string) bool { return !u.canMatch(one) }), ",")
 }

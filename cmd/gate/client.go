@@ -129,8 +129,8 @@ func (c Client) Create(ctx context.Context, spec Spec) (string, error) {
 	return created.TaskID, err
 }
 
-// ImportAnswers creates a finished task from a file of answers, and returns the task's id. fields are those of the API
-// beside the file.
+// ImportAnswers creates a finished task from a file of answers, and returns the task's id. fields are the API's form
+// fields other than the file.
 func (c Client) ImportAnswers(ctx context.Context, file string, fields map[string]any) (string, error) {
 	var created struct {
 		TaskID string `json:"task_id"`

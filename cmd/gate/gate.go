@@ -23,8 +23,8 @@ type Options struct {
 	Margins map[string]float64
 	// RequireProof demands that every number with a margin above 0 is shown not to be worse by that much.
 	RequireProof bool
-	// RequireFit demands that every judge on whose verdicts a limit or a margin rests is fit to gate releases, according
-	// to people's verdicts.
+	// RequireFit demands that every judge that a limit or margin relies on is fit to gate releases, according to people's
+	// verdicts.
 	RequireFit bool
 	// FailUnder are limits, by metric.
 	FailUnder map[string]float64

@@ -367,7 +367,8 @@ func TestALimitOfTheCostNeedsPrices(t *testing.T) {
 	require.NoError(t, check(inline(map[string]any{"name": "new", "input_price": "1", "output_price": 2})))
 }
 
-// A limit that rests on a judge is worth as much as the judge: people's verdicts have to show that it is fit for that.
+// A limit that relies on a judge is only as good as the judge: people's verdicts must show that the judge is fit to
+// gate.
 func TestJudgesThatAreNotFitToGate(t *testing.T) {
 	t.Parallel()
 	kappa, gate, trend := 0.55, "gate", "trend"

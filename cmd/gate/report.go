@@ -79,7 +79,7 @@ type evaluation struct {
 	Reason string `json:"reason"`
 }
 
-// evaluator is an evaluator of the task, with what people's verdicts show it to be fit for.
+// evaluator is an evaluator of the task, with its fitness according to people's verdicts.
 type evaluator struct {
 	Name   string `json:"name"`
 	Kind   string `json:"kind"`
@@ -90,12 +90,12 @@ type evaluator struct {
 	} `json:"record"`
 }
 
-// judgedMetrics are the metrics of limits and margins that rest on the evaluators' verdicts.
+// judgedMetrics are the metrics of limits and margins that rely on the evaluators' verdicts.
 var judgedMetrics = []string{"pass_rate", "pass_rate_all", "majority_rate", "score_mean", itemPass,
 	"pass_share", "score"}
 
-// unfit describes the judges that people's verdicts do not show to be fit to gate releases, if a limit or a margin
-// rests on their verdicts.
+// unfit returns a warning for each judge that is not known to be fit to gate releases, if a limit or a margin relies on
+// it.
 func (r report) unfit(limits, margins map[string]float64) (warnings []string) {
 	rests := slices.ContainsFunc(judgedMetrics, func(metric string) bool {
 		_, hasLimit := limits[metric]

@@ -117,9 +117,9 @@ var floors = []string{"cmd", "handlers", "views", "jobs", "db"}
 
 const maxLines = 4000
 
-// maxImports bounds the imports among packages. Every package that another one imports is one more that a reader of
-// the other has to know, and they grow by one at a time: at this number, look for a room that should take in its
-// neighbour, or for a name that belongs to the room that already uses it.
+// maxImports bounds the imports among packages. Each import is one more package that a reader of the importing package
+// has to know, and imports accumulate one at a time. When this limit is reached, merge two packages that belong
+// together, or move a name to the package that uses it.
 const maxImports = 573
 
 // Imports follow the arrows of the layout, and no package outgrows what one person can read in an afternoon.

@@ -508,7 +508,8 @@ func TestListeningBeyondLoopbackTakesAnExplicitYes(t *testing.T) {
 	}
 }
 
-// A worker beside a schema that a newer version has made says so and ends; started again, it refuses.
+// When a newer version migrates the database, a worker stops with an error that names the reason, and refuses to start
+// again.
 func TestAWorkerLeavesANewerSchemaAlone(t *testing.T) {
 	t.Parallel()
 	database := dbtest.Start(t)

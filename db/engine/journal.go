@@ -40,7 +40,7 @@ type JournalEntry struct {
 // NotReported is the progress of a call whose agent does not report progress.
 const NotReported = -1
 
-// Tool is a call of a tool.
+// Tool is a tool call.
 type Tool struct {
 	UnitID int64 `db:"unit_id"`
 	Epoch  int   `db:"epoch"`

@@ -36,7 +36,7 @@ type PathDifference struct {
 	QuestionID string `db:"question_id"`
 	Variant    int    `db:"variant"`
 	RunIndex   int    `db:"run_index"`
-	// Calls is how many tools the run called, UsualCalls how many tools the most common path has.
+	// Calls counts the run's tool calls, UsualCalls the calls on the most common path.
 	Calls      int `db:"calls"`
 	UsualCalls int `db:"usual_calls"`
 	// Step is the first call that differs, from 1. There the run called Tool and the others Usual; empty means that no

@@ -165,8 +165,8 @@ func Wilson(share float64, n int) Interval {
 	return score(share, float64(n), distuv.UnitNormal.Quantile(oneSided))
 }
 
-// score returns the interval of all shares that a share of n is no more than quantile of their own standard errors from
-// (Wilson 1927).
+// score returns Wilson's score interval (1927): every true share that differs from the observed share of n by at most
+// quantile standard errors, computed from the true share.
 func score(share, n, quantile float64) Interval {
 	square := quantile * quantile
 	middle := (share + square/(2*n)) / (1 + square/n)

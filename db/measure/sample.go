@@ -96,7 +96,7 @@ func (s Sample) Interval() Interval {
 	return Interval{mean - reach, mean + reach}
 }
 
-// manyClusters is the number of clusters from which on Share corrects intervals that reach beyond 0 or 1.
+// manyClusters is the minimum number of clusters for which Share corrects intervals that reach beyond 0 or 1.
 const manyClusters = 30
 
 // Share is like Interval, for numbers between 0 and 1. Where Student's interval would reach beyond 0 or 1, it is cut

@@ -53,7 +53,7 @@ func (e *AuditSealError) Unwrap() error { return e.Err }
 
 var errNeverSealed = errors.New("it was never sealed; the server's first start does that")
 
-// check returns a AuditSealError unless the chain's ends are sealed.
+// check returns an AuditSealError unless the chain's ends are sealed.
 func (l AuditLog) check(chain ends) error {
 	err := errNeverSealed
 	if chain.Seal != nil {
@@ -89,9 +89,9 @@ func (l AuditLog) replace(ctx context.Context, tx *sqlx.Tx, before, next ends) (
 // SealAction is the action of the entry that seals a chain that has no seal or a broken one.
 const SealAction = "audit.seal"
 
-// Seal seals the chain with the current key if it is sealed with a previous key or, in an installation upgraded
-// from an older version, it was never sealed. Sealing is itself an entry and is allowed once. Seal returns a
-// AuditSealError if the existing seal is invalid.
+// Seal seals the chain with the current key if it is sealed with a previous key or, in an installation upgraded from an
+// older version, it was never sealed. Sealing is itself an entry and is allowed once. Seal returns an AuditSealError if
+// the existing seal is invalid.
 func (l AuditLog) Seal(ctx context.Context) error {
 	return l.db.InTx(ctx, "seal the audit log", func(tx *sqlx.Tx) error {
 		chain, err := lock(ctx, tx)
@@ -178,7 +178,7 @@ type VerifiedAudit struct {
 	Last KnownEnd
 }
 
-// Verify reads all entries. It returns a BrokenChainError where one was changed or removed, a AuditSealError if the
+// Verify reads all entries. It returns a BrokenChainError where one was changed or removed, an AuditSealError if the
 // chain's ends differ from the sealed ones, and a MissingEntryError if a known entry is missing. Entries added or
 // removed during the reading do not matter.
 func (l AuditLog) Verify(ctx context.Context, known ...KnownEnd) (found VerifiedAudit, err error) {

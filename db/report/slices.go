@@ -183,8 +183,7 @@ type ofRuns struct {
 	// Verdicts are 3 for a run that passed, 2 for one that did not, and 0 for one that was not judged; -1 for a run
 	// beyond runs_per_item, which does not count.
 	Verdicts integers `db:"run_verdicts"`
-	// Latencies are known for runs with an answer; -2 stands for the unknown one of a run with an answer, which came
-	// from a file.
+	// Latencies are known for runs with an answer; -2 means that the answer was imported without its latency.
 	Latencies   integers `db:"run_latencies"`
 	FirstTokens integers `db:"run_first_tokens"`
 	// Tokens are the tokens of the answer, without reasoning.

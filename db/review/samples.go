@@ -40,12 +40,12 @@ type SampledRun struct {
 	Reviewers pq.StringArray `db:"reviewers"`
 }
 
-// IsJudgedBy reports whether a reviewer has judged the run; an empty name means anybody.
+// IsJudgedBy reports whether a reviewer has judged the run; an empty name means any reviewer.
 func (r SampledRun) IsJudgedBy(reviewer string) bool {
 	return slices.Contains(r.Reviewers, reviewer) || reviewer == "" && len(r.Reviewers) > 0
 }
 
-// JudgedBy counts the runs that a reviewer has judged; an empty name means anybody.
+// JudgedBy counts the runs that a reviewer has judged; an empty name means any reviewer.
 func (s Sample) JudgedBy(reviewer string) (judged int) {
 	for _, run := range s.Runs {
 		if run.IsJudgedBy(reviewer) {

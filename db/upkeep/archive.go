@@ -258,8 +258,8 @@ func (a Archives) Import(ctx context.Context, imported Imported) error {
 	})
 }
 
-// planRuns records the questions that have another number of runs than the task's runs_per_item, and returns how many
-// more runs they have.
+// planRuns records the questions whose number of runs differs from the task's runs_per_item, and returns by how many
+// runs they exceed it in total; less than 0 if they have fewer.
 func planRuns(ctx context.Context, tx *sqlx.Tx, n db.NewTask) (extra int, err error) {
 	const store = `
 		INSERT INTO planned_runs (item_id, variant, runs)

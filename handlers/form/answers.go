@@ -10,8 +10,8 @@ import (
 	"wending/jobs/tasks"
 )
 
-// Answers reads a form with a file of answers, and returns all its faults, in the form's order. settings are those of
-// the task.
+// Answers reads a form with a file of answers, and returns all its faults, in the form's order. settings are the task's
+// settings.
 func Answers(ctx context.Context, f *Upload, settings tasks.Settings) (n tasks.NewAnswers, faults []FieldFault) {
 	c := checker{fields: fields{form: f}}
 	c.name()
@@ -28,7 +28,8 @@ func Answers(ctx context.Context, f *Upload, settings tasks.Settings) (n tasks.N
 	return n, c.faults
 }
 
-// AnswersFile reads the file of answers in a form; its error is the fault of the file or of how to read it.
+// AnswersFile reads the file of answers in a form. Its error reports what is wrong with the file or with the fields
+// that describe its layout.
 func AnswersFile(ctx context.Context, f *Upload) (*answers.File, error) {
 	layout := tasks.AnswersLayout()
 	layout.Columns = map[string]string{}

@@ -16,7 +16,7 @@ import (
 	"wending/views/ui"
 )
 
-// ImportedReviews is the outcome of taking back a workbook in which people judged.
+// ImportedReviews is the outcome of importing a review workbook.
 type ImportedReviews struct {
 	Changed, Unchanged int
 	Conflicts          []ReviewConflict
@@ -137,7 +137,7 @@ func (k knownReviews) add(one review.Review, isWithdrawn bool) {
 	}
 }
 
-// judgedReader reads a workbook in which people judged.
+// judgedReader reads a review workbook.
 type judgedReader struct {
 	task     db.Task
 	reviewer string

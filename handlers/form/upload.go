@@ -63,7 +63,7 @@ func (u *Upload) WithFile(file *File) *Upload {
 // File is an uploaded file.
 type File struct {
 	tasks.File
-	// IsTooLarge reports that the file was larger than it may be, and its content was dropped.
+	// IsTooLarge reports that the file exceeded its limit, so that its content was dropped.
 	IsTooLarge bool
 	spooled    *os.File
 }

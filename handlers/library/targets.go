@@ -218,7 +218,7 @@ func note[T, V any](ctx context.Context, k kind[T], row *T, open func(T) (V, err
 	return nil
 }
 
-// asked makes a call with the form's question, once it has a place for the call.
+// asked waits for a free slot, then makes a call with the form's question.
 func (h *handler) asked(c echo.Context, submitted *form.Upload,
 	ask func(question string) (library.Tested, error)) (library.Tested, error) {
 	leave, err := pages.Gates(c).Probes.Enter(c.Request().Context())

@@ -223,7 +223,7 @@ func (h *handler) datasets() kind[entries.Dataset] {
 	}
 }
 
-// versionsShown is how many versions of a dataset its page lists.
+// versionsShown is the maximum number of versions that a dataset's page lists.
 const versionsShown = 200
 
 // fillDataset shows the newest version of a dataset, or the version with a number.

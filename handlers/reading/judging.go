@@ -12,14 +12,14 @@ import (
 	"wending/views/ui"
 )
 
-// The keys of the headers of a workbook in which people judge; its readers know them in all languages.
+// The keys of the column headers of a review workbook. Imports recognise the headers in any language.
 const (
 	JudgedVerdictKey = "judging.verdict"
 	JudgedReasonsKey = "judging.reasons"
 	JudgedNoteKey    = "judging.note"
 )
 
-// toJudge returns a function that begins a workbook in which people judge.
+// toJudge returns a function that begins a review workbook.
 func (r Reports) toJudge(task db.Task, order Order,
 	head export.Report) func(context.Context, io.Writer) (reportWriter, error) {
 	return func(ctx context.Context, w io.Writer) (reportWriter, error) {
@@ -32,7 +32,7 @@ func (r Reports) toJudge(task db.Task, order Order,
 	}
 }
 
-// judgingTexts returns the words of a workbook in which people judge.
+// judgingTexts returns the words of a review workbook.
 func judgingTexts(locale text.Locale, reviewer string, reasons []string) export.JudgingTexts {
 	texts := export.JudgingTexts{
 		Sheet: locale.Text("export.sheet.review"), Number: locale.Text("judging.number"),

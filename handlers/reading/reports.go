@@ -62,8 +62,8 @@ type Order struct {
 	IncludeErrors bool
 	// Only holds the items to include; nil means all.
 	Only map[int64]bool
-	// IsToJudge makes a workbook in which people judge; Reviewer is the person whose verdicts it shows, empty for the
-	// newest ones.
+	// IsToJudge asks for a review workbook. Reviewer is the person whose verdicts it shows; empty means the newest
+	// verdicts.
 	IsToJudge bool
 	Reviewer  string
 }

@@ -370,8 +370,8 @@ func (p *Pages) assign(c echo.Context) error {
 	return pages.Done(c, paths.Review(task.ID), "assigned")
 }
 
-// drawSample draws a random sample of a task's answers, and leads to the first of them. If that is not possible, the
-// typed values stay.
+// drawSample draws a random sample of a task's answers and redirects to the first of them, or shows the form again with
+// its error and the typed values.
 func (p *Pages) drawSample(c echo.Context) error {
 	task, err := p.reviewedTask(c)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"wending/views/judging"
 )
 
-// takeWorkbook takes back a workbook in which people judged, and shows what came of it.
+// takeWorkbook imports a review workbook, and shows the outcome.
 func (p *Pages) takeWorkbook(c echo.Context) error {
 	task, err := p.reviewedTask(c)
 	if err != nil {

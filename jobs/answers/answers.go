@@ -47,7 +47,7 @@ const (
 type Layout struct {
 	// Format is one of Formats; empty means Auto.
 	Format string
-	// Columns are the columns of a table used in the place of the known ones, by the names of those; see Mappable.
+	// Columns maps known column names to the names that the table uses instead; see Mappable.
 	Columns map[string]string
 	// Encoding is the encoding of a CSV file: dataset.GB18030, or empty for UTF-8.
 	Encoding string
@@ -59,7 +59,7 @@ type Layout struct {
 type File struct {
 	// Format is the file's format, never Auto.
 	Format string
-	// VariableNames are the names of the questions' other values.
+	// VariableNames are the names of the questions' variables: the columns that have no other meaning.
 	VariableNames []string
 	Variants      []Variant
 	Items         []Item
@@ -231,7 +231,7 @@ type builder struct {
 	takenBy map[place]int
 	next    map[place]int
 	runs    int
-	// wrong are the first faults of rows, faults is how many rows have one.
+	// wrong are the first faults of rows; faults counts the rows that have one.
 	wrong  []dataset.RowError
 	faults int
 	text   int
@@ -326,7 +326,7 @@ func hasNUL(q question) bool {
 	return slices.ContainsFunc(texts, func(text string) bool { return strings.ContainsRune(text, 0) })
 }
 
-// variable adds the name of a value that questions may have.
+// variable adds a variable, unless it is known already.
 func (b *builder) variable(name string) error {
 	if _, isKnown := b.variables[name]; isKnown {
 		return nil

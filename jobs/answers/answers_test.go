@@ -55,8 +55,8 @@ func said(item answers.Item) (texts []string) {
 	return texts
 }
 
-// What promptfoo itself wrote is read: a test is a question, a prompt with a provider a variant, a repeat a run. An
-// assertion that failed is no failed run.
+// What promptfoo itself wrote is read: a test is a question, a prompt with a provider a variant, a repeat a run. A
+// failed assertion is not a failed run.
 func TestResultsOfPromptfooAreRead(t *testing.T) {
 	t.Parallel()
 	file := read(t, stored(t, "promptfoo.json"))

@@ -150,7 +150,7 @@ func (r *logReader) read(file *zip.File) (json.RawMessage, error) {
 	return text, nil
 }
 
-// withoutNaN replaces numbers that JSON does not have, but Python writes, by null.
+// withoutNaN replaces NaN and Infinity, which Python writes but JSON does not allow, with null.
 func withoutNaN(text []byte) []byte {
 	if !bytes.Contains(text, []byte("NaN")) && !bytes.Contains(text, []byte("Infinity")) {
 		return text

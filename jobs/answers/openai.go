@@ -58,7 +58,7 @@ type openAILog struct {
 	*builder
 	model    string
 	standard map[string]string
-	// samples are the questions by the ids of their samples.
+	// samples maps sample ids to the indexes of their questions.
 	samples map[string]int
 }
 

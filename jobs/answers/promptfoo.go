@@ -121,7 +121,7 @@ func (b *builder) promptfoo(row int, one promptfooResult, hasPrompts bool) error
 	return b.add(row, "", index, run)
 }
 
-// run returns the run of a result. A failed assertion is no failure of the run.
+// run returns the run of a result. A failed assertion does not make the run a failure.
 func (r promptfooResult) run() Run {
 	run := Run{Status: Succeeded, FinishReason: finish(r.Response.FinishReason), LatencyMS: count(r.LatencyMS),
 		InputTokens: count(r.Response.TokenUsage.Prompt), OutputTokens: count(r.Response.TokenUsage.Completion),
@@ -208,8 +208,8 @@ func providerOf(value json.RawMessage) string {
 	return oneLine(textOf(value))
 }
 
-// keyed is like item, for a question that is identified by a key of the tool's. Equal questions with other keys are
-// other questions.
+// keyed is like item, for a question that is identified by a key of the tool's. Equal questions with different keys are
+// different questions.
 func (b *builder) keyed(row int, key string, q question) (index int, ok bool, err error) {
 	index, isKnown := b.places["key "+key]
 	if isKnown {
@@ -235,12 +235,12 @@ func firstText(texts ...string) string {
 	return ""
 }
 
-// oneLine replaces control characters, such as line ends, by blanks.
+// oneLine replaces control characters, such as line ends, with blanks.
 func oneLine(text string) string {
 	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7F }), " ")
 }
 
-// count reads a number of a tool's file; nil if it has none that is possible.
+// count reads a count from a tool's file; nil if it is missing or out of range.
 func count(number json.Number) *int {
 	if number == "" {
 		return nil
@@ -248,14 +248,14 @@ func count(number json.Number) *int {
 	return whole(number.String())
 }
 
-// finishes maps the reasons for the end of an answer that tools report to those of this product.
+// finishes maps the finish reasons that other tools report to Wending's.
 var finishes = map[string]string{"stop": "stop", "end_turn": "stop", "stop_sequence": "stop", "length": "length",
 	"max_tokens": "length", "model_length": "length", "content_filter": "content_filter", "refusal": "refusal",
 	"tool_calls": "tool_calls", "tool_use": "tool_calls", "function_call": "tool_calls"}
 
 func finish(reason string) string { return finishes[strings.ToLower(reason)] }
 
-// Finishes lists the reasons for the end of an answer that a run may have.
+// Finishes lists the finish reasons that a run may have.
 func Finishes() []string { return slices.Compact(slices.Sorted(maps.Values(finishes))) }
 
 // whole reads a file that is one JSON object.

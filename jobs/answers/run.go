@@ -137,7 +137,7 @@ func amount(text string) *string {
 	return &plain
 }
 
-// beijing is the time zone of times that name none.
+// beijing is the time zone of times without one.
 var beijing = time.FixedZone("", 8*60*60)
 
 // moment reads a time; nil if the text is not one between 1970 and 9999.

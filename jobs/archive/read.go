@@ -223,7 +223,7 @@ func (t *target) check(c *checker, member string) {
 	}
 }
 
-// checkAddress checks the address of a target. What answers from a file came from has none.
+// checkAddress checks the address of a target. A target of imported answers has no address.
 func (t *target) checkAddress(c *checker, member string, isOfFile bool) {
 	if isOfFile && t.Kind != db.TargetJudge {
 		c.require(t.URL == "", member+"url", wantAddress)

@@ -35,7 +35,7 @@ type budget struct {
 	ctx          context.Context
 	began        time.Duration
 	tokens, text int
-	// factor is how many times the limits of a dataset the file may reach.
+	// factor multiplies the limits of a dataset, for files that may be larger.
 	factor int
 }
 

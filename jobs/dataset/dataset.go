@@ -288,7 +288,7 @@ type collector struct {
 	isStrict bool
 	// filled is the number of the last row that was not blank.
 	filled int
-	// table takes the rows that are not blank in the place of the dataset; nil means that a dataset is read.
+	// table receives the rows that are not blank; nil means that the file is read as a dataset.
 	table func(number int, cells []string) error
 }
 

@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// JudgingTexts are the words in a workbook to judge in.
+// JudgingTexts are the words of a review workbook.
 type JudgingTexts struct {
 	Sheet string
-	// The headers of the columns; Answer is the one of a run's answers.
+	// The column headers; Answer returns the header of a run's answers.
 	Number, Question, Standard, Variant, Level, Facts, Verdict, Reasons, Note string
 	Answer                                                                    func(run int) string
-	// Verdicts are the verdicts to choose from, VerdictOf returns the word for a verdict, LevelOf that for a level, and
-	// FailureOf the text in the place of an answer that failed.
+	// Verdicts are the verdicts to choose from, VerdictOf and LevelOf return the word for a verdict or a level, and
+	// FailureOf the text shown instead of the answer of a failed run.
 	Verdicts           []string
 	VerdictOf, LevelOf func(string) string
 	FailureOf          func(Run) string
@@ -64,8 +64,8 @@ const (
 // maxListLength is the maximum length of the inline list of a validation.
 const maxListLength = 255
 
-// Judging writes a workbook in which people judge the answers of a task: a row for each question and variant, with
-// places for a verdict, reasons and a note. Everything else is protected.
+// Judging writes a review workbook, in which people judge the answers of a task: a row for each question and variant,
+// with cells for a verdict, reasons and a note. Everything else is protected.
 type Judging struct {
 	book    *XLSX
 	report  Report
@@ -155,7 +155,7 @@ func (j *Judging) Write(item Item) error {
 	return err
 }
 
-// open writes a cell in which people write, even if it is empty.
+// open writes an unlocked cell, even if it is empty.
 func (j *Judging) open(n int, row, cell string) {
 	if cell != "" {
 		j.book.text(n, row, cell, styleOpen)

@@ -26,7 +26,7 @@ import (
 
 // SignOffForm has the typed values of the form that signs off a report.
 type SignOffForm struct {
-	// Workbook is what came of a workbook with verdicts.
+	// Workbook is the outcome of importing a review workbook.
 	Workbook                Workbook
 	Reviewer, Note, Problem string
 	// Names are the typed names of the reviewers among whom questions are to be divided, NamesProblem is the error in

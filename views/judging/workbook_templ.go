@@ -19,13 +19,13 @@ import (
 	"wending/views/ui"
 )
 
-// Workbook is the outcome of taking back a workbook in which people judged.
+// Workbook is the outcome of importing a review workbook.
 type Workbook struct {
-	// IsTaken reports that a workbook was taken back: that many verdicts were stored, and that many rows had nothing new.
+	// IsTaken reports that a workbook was imported: Changed verdicts were stored, and Unchanged rows had nothing new.
 	IsTaken            bool
 	Changed, Unchanged int
 	Conflicts          []WorkbookConflict
-	// Refused is the fault of the workbook; nil if there is none.
+	// Refused describes what is wrong with the workbook; nil if it was accepted.
 	Refused *ui.Preview
 }
 
@@ -38,7 +38,7 @@ type WorkbookConflict struct {
 	Theirs *review.Review
 }
 
-// workbookPart offers to judge in Excel, and shows what came of a workbook.
+// workbookPart has the download and the import of the review workbook, and shows the import's outcome.
 func workbookPart(task db.Task, reviewer string, hasAccount bool, w Workbook) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -299,7 +299,7 @@ func workbookPart(task db.Task, reviewer string, hasAccount bool, w Workbook) te
 	})
 }
 
-// conflictLine says what the workbook and the present verdict state.
+// conflictLine returns the workbook's verdict and the present one.
 func conflictLine(locale text.Locale, c WorkbookConflict) string {
 	theirs := locale.Text("judging.withdrawn")
 	if c.Theirs != nil {

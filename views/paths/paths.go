@@ -126,7 +126,7 @@ func CarryReviews(id uuid.UUID, from string, variant int) string {
 	return ReviewCarry(id) + "?from=" + from + "&variant=" + strconv.Itoa(variant)
 }
 
-// ReviewWorkbook returns the address that takes back a workbook with verdicts on a task.
+// ReviewWorkbook returns the address to which a task's review workbook is posted.
 func ReviewWorkbook(id uuid.UUID) string { return Task(id) + "/review/workbook" }
 
 // ReviewCarry returns the address that carries verdicts over to a task.
@@ -242,7 +242,7 @@ func ReviewSame(id uuid.UUID) string { return Review(id) + "/same" }
 // SignOff returns the address at which a review is signed off.
 func SignOff(id uuid.UUID) string { return Task(id) + "/sign-off" }
 
-// Samples draws a random sample of a task's answers for people to judge.
+// Samples returns the address that draws a random sample of a task's answers for people to judge.
 func Samples(id uuid.UUID) string { return Task(id) + "/samples" }
 
 // Assignments assigns questions to reviewers.

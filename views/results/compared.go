@@ -10,10 +10,10 @@ import (
 	"wending/views/text"
 )
 
-// filterPeople begins the filters for the answers on which an evaluator and people agree or part.
+// filterPeople is the prefix of the filters for answers on which an evaluator and people agree or differ.
 const filterPeople = "people-"
 
-// FilterBesidePeople keeps the answers that an evaluator passed or not, and people passed or not.
+// FilterBesidePeople returns the filter that keeps the answers with these verdicts of the evaluator and of people.
 func FilterBesidePeople(evaluator int, judge, person bool) string {
 	return filterPeople + strconv.Itoa(evaluator) + "-" + word(judge) + "-" + word(person)
 }
@@ -35,10 +35,10 @@ func besidePeople(evaluator db.Evaluator) (filters []string) {
 	return filters
 }
 
-// IsBesidePeople reports whether the query keeps answers on which an evaluator and people agree or part.
+// IsBesidePeople reports whether the query keeps answers by the verdicts of an evaluator and of people.
 func (q Query) IsBesidePeople() bool { return strings.HasPrefix(q.Filter, filterPeople) }
 
-// Compare sorts the answers that both evaluators and people have judged, by the filter that keeps them.
+// Compare groups the answers that both evaluators and people have judged by the filter that keeps them.
 func Compare(judged []review.JudgedRun) map[string]map[int64][]review.JudgedRun {
 	compared := map[string]map[int64][]review.JudgedRun{}
 	for _, one := range judged {

@@ -21,8 +21,8 @@ func (r Report) DrawnRun(itemID int64) (run review.SampledRun, isDrawn bool) {
 	return r.Drawn.Runs[at], true
 }
 
-// Waits reports whether a question waits for the reader's verdict, in a sample its drawn run; while the reader's name
-// is unknown, every reviewer's verdict counts.
+// Waits reports whether a question or, in a sample, its drawn run waits for the reader's verdict; while the reader's
+// name is unknown, any reviewer's verdict counts.
 func (r Report) Waits(item report.Summary) bool {
 	if run, isDrawn := r.DrawnRun(item.ID); isDrawn {
 		return !run.IsJudgedBy(r.Reviewer)

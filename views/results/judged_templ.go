@@ -588,7 +588,7 @@ func (l Laid) Standard() templ.Component {
 	return standardText(l.report, l.card.Item.StandardAnswer)
 }
 
-// way is the address of the same page in another way.
+// way returns the address of the same page with one parameter changed.
 func (l Laid) way(name, value string) string {
 	values := l.report.Values()
 	values.Set(name, value)

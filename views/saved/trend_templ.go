@@ -2240,7 +2240,7 @@ func valuePart(firing Firing, metric measure.Metric, variant measure.VariantPoin
 	})
 }
 
-// alertPart is what was said about a variant's value, and leads to the answers behind it.
+// alertPart renders what an alert states about a variant's value, linked to the answers behind it.
 func alertPart(firing Firing, metric measure.Metric, variant, said string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -2309,7 +2309,7 @@ func alertPart(firing Firing, metric measure.Metric, variant, said string) templ
 	})
 }
 
-// at is the place of the variant with a name; -1 if the firing has none of that name.
+// at returns the index of the variant with the given name; -1 if the firing has none.
 func (f Firing) at(variant string) int {
 	return slices.IndexFunc(f.Variants, func(one measure.VariantPoints) bool { return one.Name == variant })
 }

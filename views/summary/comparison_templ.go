@@ -149,9 +149,9 @@ const (
 	OnlyInB = "only_b"
 	// ChangedPart are the questions whose change is not chance (measure.Pair.IsChanged).
 	ChangedPart = "changed"
-	// TestedPart are the questions of which a test can say whether they changed.
+	// TestedPart has the questions for which a test can show whether they changed.
 	TestedPart = "tested"
-	// confirmedPart begins the parts of questions that were asked again, by the outcome.
+	// confirmedPart is the prefix of the parts with the questions that were asked again, by outcome.
 	confirmedPart = "confirmed."
 )
 
@@ -2459,7 +2459,8 @@ func changedSaid(c Comparison) templ.Component {
 	})
 }
 
-// outcomePart is how many confirmations have an outcome, after the words before it.
+// outcomePart renders the number of confirmations with an outcome, preceded by a comma or, for the first one, by its
+// introduction.
 func (c Comparison) outcomePart(isFirst bool, all int, outcome measure.Outcome) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -2488,7 +2489,7 @@ func (c Comparison) outcomePart(isFirst bool, all int, outcome measure.Outcome) 
 		var templ_7745c5c3_Var104 string
 		templ_7745c5c3_Var104, templ_7745c5c3_Err = templ.JoinStringErrs(before)
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 790, Col: 9}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 791, Col: 9}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var104))
 		if templ_7745c5c3_Err != nil {
@@ -2536,7 +2537,7 @@ func confirmForm(c Comparison, changed int) templ.Component {
 		var templ_7745c5c3_Var106 templ.SafeURL
 		templ_7745c5c3_Var106, templ_7745c5c3_Err = templ.JoinURLErrs(c.confirmHref())
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 800, Col: 55}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 801, Col: 55}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var106))
 		if templ_7745c5c3_Err != nil {
@@ -2549,7 +2550,7 @@ func confirmForm(c Comparison, changed int) templ.Component {
 		var templ_7745c5c3_Var107 string
 		templ_7745c5c3_Var107, templ_7745c5c3_Err = templ.JoinStringErrs(c.A.Ref())
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 801, Col: 55}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 802, Col: 55}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var107))
 		if templ_7745c5c3_Err != nil {
@@ -2562,7 +2563,7 @@ func confirmForm(c Comparison, changed int) templ.Component {
 		var templ_7745c5c3_Var108 string
 		templ_7745c5c3_Var108, templ_7745c5c3_Err = templ.JoinStringErrs(strconv.Itoa(c.B.Variant))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 802, Col: 71}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 803, Col: 71}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var108))
 		if templ_7745c5c3_Err != nil {
@@ -2575,7 +2576,7 @@ func confirmForm(c Comparison, changed int) templ.Component {
 		var templ_7745c5c3_Var109 string
 		templ_7745c5c3_Var109, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "compare.confirm.runs"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 804, Col: 40}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 805, Col: 40}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var109))
 		if templ_7745c5c3_Err != nil {
@@ -2588,7 +2589,7 @@ func confirmForm(c Comparison, changed int) templ.Component {
 		var templ_7745c5c3_Var110 string
 		templ_7745c5c3_Var110, templ_7745c5c3_Err = templ.JoinStringErrs(strconv.Itoa(tasks.MaxRuns))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 805, Col: 91}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 806, Col: 91}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var110))
 		if templ_7745c5c3_Err != nil {
@@ -2601,7 +2602,7 @@ func confirmForm(c Comparison, changed int) templ.Component {
 		var templ_7745c5c3_Var111 string
 		templ_7745c5c3_Var111, templ_7745c5c3_Err = templ.JoinStringErrs(strconv.Itoa(tasks.DefaultConfirmRuns))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 805, Col: 140}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 806, Col: 140}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var111))
 		if templ_7745c5c3_Err != nil {
@@ -2622,7 +2623,7 @@ func confirmForm(c Comparison, changed int) templ.Component {
 		var templ_7745c5c3_Var112 string
 		templ_7745c5c3_Var112, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "compare.confirm.do"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 807, Col: 84}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 808, Col: 84}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var112))
 		if templ_7745c5c3_Err != nil {
@@ -2635,7 +2636,7 @@ func confirmForm(c Comparison, changed int) templ.Component {
 		var templ_7745c5c3_Var113 string
 		templ_7745c5c3_Var113, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "compare.confirm.hint."+string(c.Asks), "Count", changed))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 808, Col: 92}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 809, Col: 92}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var113))
 		if templ_7745c5c3_Err != nil {
@@ -2659,7 +2660,7 @@ func (c Comparison) outcomes() []measure.Outcome {
 	return slices.DeleteFunc(slices.Clone(measure.Outcomes), func(outcome measure.Outcome) bool { return c.InOutcome(outcome) == 0 })
 }
 
-// askedAgain is how many questions were asked again.
+// askedAgain returns the number of questions that were asked again.
 func (c Comparison) askedAgain() (count int) {
 	for _, outcome := range measure.Outcomes {
 		count += c.InOutcome(outcome)
@@ -2696,7 +2697,7 @@ func comparedBar(c Comparison) templ.Component {
 		var templ_7745c5c3_Var115 string
 		templ_7745c5c3_Var115, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.filter.label"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 833, Col: 72}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 834, Col: 72}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var115))
 		if templ_7745c5c3_Err != nil {
@@ -2715,7 +2716,7 @@ func comparedBar(c Comparison) templ.Component {
 				var templ_7745c5c3_Var116 templ.SafeURL
 				templ_7745c5c3_Var116, templ_7745c5c3_Err = templ.JoinURLErrs(c.href(part))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 836, Col: 27}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 837, Col: 27}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var116))
 				if templ_7745c5c3_Err != nil {
@@ -2736,7 +2737,7 @@ func comparedBar(c Comparison) templ.Component {
 				var templ_7745c5c3_Var117 string
 				templ_7745c5c3_Var117, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.filter.count", "Name", partName(text.LocaleOf(ctx), part), "Count", c.count(part)))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 837, Col: 111}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 838, Col: 111}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var117))
 				if templ_7745c5c3_Err != nil {
@@ -2771,7 +2772,7 @@ func comparedBar(c Comparison) templ.Component {
 		var templ_7745c5c3_Var118 string
 		templ_7745c5c3_Var118, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.help"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 843, Col: 132}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 844, Col: 132}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var118))
 		if templ_7745c5c3_Err != nil {
@@ -2784,7 +2785,7 @@ func comparedBar(c Comparison) templ.Component {
 		var templ_7745c5c3_Var119 string
 		templ_7745c5c3_Var119, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.help"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 843, Col: 170}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 844, Col: 170}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var119))
 		if templ_7745c5c3_Err != nil {
@@ -2852,7 +2853,7 @@ func comparisonHelp() templ.Component {
 		var templ_7745c5c3_Var121 string
 		templ_7745c5c3_Var121, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.marks.substance"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 874, Col: 100}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 875, Col: 100}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var121))
 		if templ_7745c5c3_Err != nil {
@@ -2865,7 +2866,7 @@ func comparisonHelp() templ.Component {
 		var templ_7745c5c3_Var122 string
 		templ_7745c5c3_Var122, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.marks.all"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 874, Col: 149}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 875, Col: 149}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var122))
 		if templ_7745c5c3_Err != nil {
@@ -2878,7 +2879,7 @@ func comparisonHelp() templ.Component {
 		var templ_7745c5c3_Var123 string
 		templ_7745c5c3_Var123, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.marks.none"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 874, Col: 199}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 875, Col: 199}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var123))
 		if templ_7745c5c3_Err != nil {
@@ -2891,7 +2892,7 @@ func comparisonHelp() templ.Component {
 		var templ_7745c5c3_Var124 string
 		templ_7745c5c3_Var124, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.help"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 875, Col: 51}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 876, Col: 51}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var124))
 		if templ_7745c5c3_Err != nil {
@@ -2909,7 +2910,7 @@ func comparisonHelp() templ.Component {
 			var templ_7745c5c3_Var125 string
 			templ_7745c5c3_Var125, templ_7745c5c3_Err = templ.JoinStringErrs(key[0])
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 878, Col: 33}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 879, Col: 33}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var125))
 			if templ_7745c5c3_Err != nil {
@@ -2922,7 +2923,7 @@ func comparisonHelp() templ.Component {
 			var templ_7745c5c3_Var126 string
 			templ_7745c5c3_Var126, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, key[1]))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 879, Col: 29}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 880, Col: 29}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var126))
 			if templ_7745c5c3_Err != nil {
@@ -2948,7 +2949,7 @@ func comparisonHelp() templ.Component {
 		var templ_7745c5c3_Var127 string
 		templ_7745c5c3_Var127, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.help.close"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 882, Col: 106}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 883, Col: 106}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var127))
 		if templ_7745c5c3_Err != nil {
@@ -3033,7 +3034,7 @@ func ComparisonChoicePage(frame ui.Frame, choice ComparisonChoice) templ.Compone
 			var templ_7745c5c3_Var130 string
 			templ_7745c5c3_Var130, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "compare.choose"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 921, Col: 39}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 922, Col: 39}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var130))
 			if templ_7745c5c3_Err != nil {
@@ -3054,7 +3055,7 @@ func ComparisonChoicePage(frame ui.Frame, choice ComparisonChoice) templ.Compone
 			var templ_7745c5c3_Var131 templ.SafeURL
 			templ_7745c5c3_Var131, templ_7745c5c3_Err = templ.JoinURLErrs(paths.Comparison)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 925, Col: 49}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 926, Col: 49}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var131))
 			if templ_7745c5c3_Err != nil {
@@ -3067,7 +3068,7 @@ func ComparisonChoicePage(frame ui.Frame, choice ComparisonChoice) templ.Compone
 			var templ_7745c5c3_Var132 string
 			templ_7745c5c3_Var132, templ_7745c5c3_Err = templ.JoinStringErrs(choice.A.Ref())
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 926, Col: 55}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 927, Col: 55}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var132))
 			if templ_7745c5c3_Err != nil {
@@ -3080,7 +3081,7 @@ func ComparisonChoicePage(frame ui.Frame, choice ComparisonChoice) templ.Compone
 			var templ_7745c5c3_Var133 string
 			templ_7745c5c3_Var133, templ_7745c5c3_Err = templ.JoinStringErrs(choice.Search)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 927, Col: 72}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 928, Col: 72}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var133))
 			if templ_7745c5c3_Err != nil {
@@ -3093,7 +3094,7 @@ func ComparisonChoicePage(frame ui.Frame, choice ComparisonChoice) templ.Compone
 			var templ_7745c5c3_Var134 string
 			templ_7745c5c3_Var134, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "tasks.search"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 927, Col: 116}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 928, Col: 116}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var134))
 			if templ_7745c5c3_Err != nil {
@@ -3106,7 +3107,7 @@ func ComparisonChoicePage(frame ui.Frame, choice ComparisonChoice) templ.Compone
 			var templ_7745c5c3_Var135 string
 			templ_7745c5c3_Var135, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "tasks.search"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 927, Col: 159}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 928, Col: 159}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var135))
 			if templ_7745c5c3_Err != nil {
@@ -3127,7 +3128,7 @@ func ComparisonChoicePage(frame ui.Frame, choice ComparisonChoice) templ.Compone
 			var templ_7745c5c3_Var136 string
 			templ_7745c5c3_Var136, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.search.submit"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 928, Col: 88}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 929, Col: 88}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var136))
 			if templ_7745c5c3_Err != nil {
@@ -3145,7 +3146,7 @@ func ComparisonChoicePage(frame ui.Frame, choice ComparisonChoice) templ.Compone
 				var templ_7745c5c3_Var137 string
 				templ_7745c5c3_Var137, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "compare.choose.own"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 931, Col: 42}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 932, Col: 42}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var137))
 				if templ_7745c5c3_Err != nil {
@@ -3163,7 +3164,7 @@ func ComparisonChoicePage(frame ui.Frame, choice ComparisonChoice) templ.Compone
 					var templ_7745c5c3_Var138 templ.SafeURL
 					templ_7745c5c3_Var138, templ_7745c5c3_Err = templ.JoinURLErrs(choice.href(other))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 934, Col: 37}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 935, Col: 37}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var138))
 					if templ_7745c5c3_Err != nil {
@@ -3176,7 +3177,7 @@ func ComparisonChoicePage(frame ui.Frame, choice ComparisonChoice) templ.Compone
 					var templ_7745c5c3_Var139 string
 					templ_7745c5c3_Var139, templ_7745c5c3_Err = templ.JoinStringErrs(other.Variants[other.Variant-1].Name)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 934, Col: 78}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 935, Col: 78}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var139))
 					if templ_7745c5c3_Err != nil {
@@ -3194,7 +3195,7 @@ func ComparisonChoicePage(frame ui.Frame, choice ComparisonChoice) templ.Compone
 				var templ_7745c5c3_Var140 string
 				templ_7745c5c3_Var140, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "compare.choose.others"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 937, Col: 45}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 938, Col: 45}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var140))
 				if templ_7745c5c3_Err != nil {
@@ -3229,7 +3230,7 @@ func ComparisonChoicePage(frame ui.Frame, choice ComparisonChoice) templ.Compone
 					var templ_7745c5c3_Var142 string
 					templ_7745c5c3_Var142, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "compare.choose.none.hint"))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 941, Col: 62}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 942, Col: 62}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var142))
 					if templ_7745c5c3_Err != nil {
@@ -3250,7 +3251,7 @@ func ComparisonChoicePage(frame ui.Frame, choice ComparisonChoice) templ.Compone
 					var templ_7745c5c3_Var143 templ.SafeURL
 					templ_7745c5c3_Var143, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(paths.CreateFrom(choice.A.ID, choice.A.IsPlain())))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 942, Col: 118}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 943, Col: 118}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var143))
 					if templ_7745c5c3_Err != nil {
@@ -3263,7 +3264,7 @@ func ComparisonChoicePage(frame ui.Frame, choice ComparisonChoice) templ.Compone
 					var templ_7745c5c3_Var144 string
 					templ_7745c5c3_Var144, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "task.clone"))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 942, Col: 148}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 943, Col: 148}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var144))
 					if templ_7745c5c3_Err != nil {
@@ -3303,7 +3304,7 @@ func ComparisonChoicePage(frame ui.Frame, choice ComparisonChoice) templ.Compone
 						var templ_7745c5c3_Var145 templ.SafeURL
 						templ_7745c5c3_Var145, templ_7745c5c3_Err = templ.JoinURLErrs(choice.href(side))
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 952, Col: 34}
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 953, Col: 34}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var145))
 						if templ_7745c5c3_Err != nil {
@@ -3316,7 +3317,7 @@ func ComparisonChoicePage(frame ui.Frame, choice ComparisonChoice) templ.Compone
 						var templ_7745c5c3_Var146 string
 						templ_7745c5c3_Var146, templ_7745c5c3_Err = templ.JoinStringErrs(side.Title())
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 952, Col: 51}
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 953, Col: 51}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var146))
 						if templ_7745c5c3_Err != nil {
@@ -3334,7 +3335,7 @@ func ComparisonChoicePage(frame ui.Frame, choice ComparisonChoice) templ.Compone
 					var templ_7745c5c3_Var147 string
 					templ_7745c5c3_Var147, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.unit.items", "Count", other.TotalItems))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 954, Col: 88}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 955, Col: 88}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var147))
 					if templ_7745c5c3_Err != nil {
@@ -3347,7 +3348,7 @@ func ComparisonChoicePage(frame ui.Frame, choice ComparisonChoice) templ.Compone
 					var templ_7745c5c3_Var148 string
 					templ_7745c5c3_Var148, templ_7745c5c3_Err = templ.JoinStringErrs(other.DatasetName)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 954, Col: 113}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/comparison.templ`, Line: 955, Col: 113}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var148))
 					if templ_7745c5c3_Err != nil {

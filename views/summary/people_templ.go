@@ -193,7 +193,7 @@ func besidePeople(s Summary, judge Judge) templ.Component {
 	})
 }
 
-// besideCell is a cell of the table: it leads to the answers that it counts.
+// besideCell renders a cell of the table, linked to the answers that it counts.
 func (s Summary) besideCell(judge Judge, passed, person bool, count int) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -126,8 +126,8 @@ const costDigits = 4
 // names are the present names of entries of the library, by their ids.
 type names map[uuid.UUID]string
 
-// agent returns the name of an agent or model that a task calls: its name in the library or, once it is deleted, the
-// one that it had; for a typed address, the host and path.
+// agent returns the name of an agent or model that a task calls: its name in the library or, once deleted, its name
+// when the task was created; for a typed address, the host and path.
 func (n names) agent(target db.Target) string {
 	if target.LibraryID != nil {
 		if name, isThere := n[*target.LibraryID]; isThere {
@@ -153,7 +153,7 @@ func (n names) agents(task db.Task) string {
 	return strings.Join(all, " · ")
 }
 
-// dataset returns the name of a task's questions: that of the saved dataset, or of the file.
+// dataset returns the name of a task's saved dataset or of its file of questions.
 func (n names) dataset(task db.Task) string {
 	if task.DatasetID != nil {
 		if name, isThere := n[*task.DatasetID]; isThere {

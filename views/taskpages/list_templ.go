@@ -1522,7 +1522,7 @@ func shelfRow(list List, first db.Task) templ.Component {
 	})
 }
 
-// shelfName is the name of a group with how many tasks it has, and leads to them.
+// shelfName renders a group's name and number of tasks, linked to its tasks.
 func shelfName(list List, first db.Task, name, href string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -1339,7 +1339,7 @@ func progressPanel(live Live) templ.Component {
 	})
 }
 
-// notRunHref leads to the questions with runs that did not take place; empty if there are none.
+// notRunHref returns the address of the questions with runs that did not take place; empty if there are none.
 func notRunHref(live Live) string {
 	if live.Statistics.Stopped == 0 || !live.Task.HasResults {
 		return ""

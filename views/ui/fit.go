@@ -7,7 +7,7 @@ import (
 	"wending/views/text"
 )
 
-// FitSentences says how far a judge agrees with people, and what follows from that.
+// FitSentences returns sentences that state how far a judge agrees with people, and what it is fit for.
 func FitSentences(l text.Locale, fit review.Fit) []string {
 	agreed := fit.Confusion.PassPass + fit.Confusion.FailFail
 	said := []string{l.Text("summary.people.agreement", "Agreed", agreed, "Both", fit.N, "Percent",
