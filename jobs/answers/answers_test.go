@@ -204,7 +204,7 @@ func TestTablesAreRead(t *testing.T) {
 	require.Equal(t, []string{"question"}, found.VariableNames)
 }
 
-// Hostile files are refused with a reason, within bounds.
+// Hostile files are refused with a reason, and without exhausting time or memory.
 func TestHostileFilesOfAnswersAreRefused(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat(`{"a":`, 100_000) + "1" + strings.Repeat("}", 100_000)

@@ -13,7 +13,7 @@ type openAILine struct {
 	SampleID json.RawMessage `json:"sample_id"`
 	Data     openAIEvent     `json:"data"`
 	At       string          `json:"created_at"`
-	// Item, the input of an output item, and its number.
+	// Item is the input of an output item, ItemID its number.
 	Item   json.RawMessage `json:"datasource_item"`
 	Plain  json.RawMessage `json:"item"`
 	ItemID json.Number     `json:"datasource_item_id"`
@@ -206,7 +206,7 @@ func errorText(value json.RawMessage) string {
 	return textOf(value)
 }
 
-// expectedText returns the expected answer; of several, each on a line of its own.
+// expectedText returns the expected answer; several are joined by line breaks.
 func expectedText(value json.RawMessage) string {
 	var list []json.RawMessage
 	if json.Unmarshal(value, &list) != nil {

@@ -236,7 +236,7 @@ func (b *builder) row(h header, number int, cells []string) error {
 	return b.wide(h, number, index, whole, runs)
 }
 
-// split returns the cells of a row as its question's other values, as the fields of the row, and as those of each run.
+// split divides a row's cells into the question's variables, the fields of the whole row, and the fields of each run.
 func (b *builder) split(h header, cells []string) (q question, whole fields, runs map[int]fields) {
 	q, whole, runs = question{values: map[string]string{}}, fields{}, map[int]fields{}
 	for n, c := range h.columns {

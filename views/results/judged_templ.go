@@ -491,7 +491,7 @@ func (r Report) html(answer string) string {
 	return r.Format.HTML(answer)
 }
 
-// Texts shows whether answers are formatted, as links between both.
+// Texts renders the links that switch between formatted and plain answers.
 func (l Laid) Texts() templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -922,7 +922,7 @@ func (s Summary) link(shown, href string) templ.Component {
 	})
 }
 
-// plainLink is like link, for words that look like the text around them; they may lead nowhere.
+// plainLink is like link, but looks like the surrounding text; without an address, it is text.
 func (s Summary) plainLink(said, href string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
