@@ -33,6 +33,7 @@ import (
 
 	"wending/db"
 	"wending/db/dbtest"
+	"wending/db/entries"
 	"wending/handlers"
 	"wending/jobs"
 	"wending/jobs/agent"
@@ -68,6 +69,8 @@ type site struct {
 	worker jobs.WorkerConfig
 	// budget is the budget keeper of the site's worker.
 	budget *jobs.Budget
+	// scheduler fires the site's schedules, in its worker if there is one.
+	scheduler *library.Scheduler
 	// reports counts the internal errors that were reported.
 	reports atomic.Int64
 	// told is the text of logs and reports.
@@ -161,19 +164,21 @@ func newSiteAt(t testing.TB, database string, lanes int, access handlers.Access)
 	}}
 	s.worker = jobs.WorkerConfig{Store: s.store, Queue: queue, Agents: client, Models: client, Sealer: sealer,
 		Report: report, Log: log}
+	service := &tasks.Service{Store: s.store, Queue: queue, Sealer: sealer, RateCeiling: "unlimited",
+		DefaultRate: "unlimited", Log: log}
+	s.scheduler = &library.Scheduler{Store: s.store, Tasks: service, CheckURL: guard.CheckRequest, Log: log,
+		Library: &library.Service{Entries: entries.New(s.store), Files: files, Sealer: sealer, Tasks: service,
+			DefaultRate: "unlimited", Log: log}}
 	if lanes > 0 {
 		texts, err := text.NewCatalogue()
 		require.NoError(t, err)
 		messenger := &courier.Courier{Store: s.store, Sealer: sealer, Sender: sender,
 			Write: notice.Writer{Store: s.store, Texts: texts, PublicURL: "https://wending.example"}.Message, Log: log}
 		announcer := &courier.Announcer{Courier: messenger}
-		scheduler := &library.Scheduler{Store: s.store,
-			Tasks: &tasks.Service{Store: s.store, Queue: queue, Sealer: sealer, RateCeiling: "unlimited",
-				DefaultRate: "unlimited", Log: log}, Log: log}
 		s.budget = &jobs.Budget{Store: s.store, Log: log}
 		s.startWorker(t, jobs.WorkerConfig{Admits: s.budget.Admits, Lanes: lanes,
-			Chores: []jobs.Chore{{Name: "budgets", Do: s.budget.Watch}, {Name: "fire", Do: scheduler.Fire},
-				{Name: "summarise", Do: scheduler.Summarise}, {Name: "announce", Do: announcer.Round}},
+			Chores: []jobs.Chore{{Name: "budgets", Do: s.budget.Watch}, {Name: "fire", Do: s.scheduler.Fire},
+				{Name: "summarise", Do: s.scheduler.Summarise}, {Name: "announce", Do: announcer.Round}},
 			Metrics: jobs.NewMetrics(registry, queue)})
 		ctx, cancel := context.WithCancel(context.Background())
 		told, copied := make(chan struct{}), make(chan struct{})

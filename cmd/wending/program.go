@@ -23,6 +23,7 @@ import (
 
 	"wending/db"
 	"wending/db/engine"
+	"wending/db/entries"
 	"wending/db/people"
 	"wending/db/pg"
 	"wending/handlers"
@@ -273,13 +274,43 @@ func reportError(err error, tags map[string]string) {
 	}
 }
 
-// work runs launches, fires schedules and notifies channels, until ctx ends.
-func (p *program) work(ctx context.Context) error {
-	rates := &tasks.Service{
+// scheduler returns what fires schedules. files are the installation's datasets; nil in a process that has none.
+func (p *program) scheduler(files *blob.Disk) *library.Scheduler {
+	service := &tasks.Service{
 		Store: p.store, Queue: p.queue, Sealer: p.sealer, RateCeiling: p.settings.RateCeiling,
 		DefaultRate: p.defaults.RateLimit, Log: p.log,
 	}
-	scheduler := &library.Scheduler{Store: p.store, Tasks: rates, Log: p.log}
+	return &library.Scheduler{
+		Store: p.store, Tasks: service, CheckURL: p.guard.CheckRequest, Log: p.log,
+		Library: &library.Service{Entries: entries.New(p.store), Files: files, Sealer: p.sealer, Tasks: service,
+			DefaultRate: p.defaults.RateLimit, Log: p.log},
+	}
+}
+
+// firesLate is how long a process with pages leaves schedules to workers, which have no datasets.
+const firesLate = 5 * time.Second
+
+// fireLate fires the schedules that no worker has fired, until ctx ends.
+func (p *program) fireLate(ctx context.Context, files *blob.Disk) {
+	scheduler := p.scheduler(files)
+	scheduler.Late = firesLate
+	tick := time.NewTicker(firesLate)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := scheduler.Fire(ctx); err != nil && ctx.Err() == nil {
+			p.log.WarnContext(ctx, "schedules not fired, will retry", "error", err)
+		}
+	}
+}
+
+// work runs launches, fires schedules and notifies channels, until ctx ends.
+func (p *program) work(ctx context.Context) error {
+	scheduler := p.scheduler(nil)
 	notices := notice.Writer{Store: p.store, Texts: p.texts, PublicURL: p.publicURL}
 	messenger := &courier.Courier{Store: p.store, Sealer: p.sealer, Sender: p.sender, Write: notices.Message, Log: p.log}
 	announcer := &courier.Announcer{Courier: messenger}
@@ -388,6 +419,7 @@ func (p *program) serve(ctx context.Context, stdout io.Writer) error {
 	group.Go(func() error { return server.Run(ctx) })
 	group.Go(func() error { p.collect(ctx, true); return nil })
 	group.Go(func() error { p.tidyFiles(ctx); return nil })
+	group.Go(func() error { p.fireLate(ctx, files); return nil })
 	_, _ = fmt.Fprintf(stdout, "wending: %s\n", p.address())
 	if err := p.offerSetup(ctx, stdout); err != nil {
 		return err

@@ -180,6 +180,8 @@ type Schedule struct {
 	Cron      string `db:"cron"`
 	Timezone  string `db:"timezone"`
 	IsEnabled bool   `db:"is_enabled"`
+	// Follow is what a firing copies.
+	Follow Follow `db:"follow"`
 	// Channels are the channels of the copies; nil means the task's own channels.
 	Channels *pq.StringArray `db:"channels"`
 	// AlertMetric is the watched metric; nil means none. AlertBelow is the limit, nil for none; AlertsWorse means
@@ -192,6 +194,19 @@ type Schedule struct {
 	// NextAt is when it fires next; nil while no firing is planned.
 	NextAt *time.Time `db:"next_at"`
 }
+
+// Follow is what the firings of a schedule copy.
+type Follow string
+
+// A firing copies the task with what the library holds at that time – credentials, and the newest versions of prompts,
+// evaluators and the dataset –, or the task as it was created.
+const (
+	FollowLatest Follow = "latest"
+	FollowFrozen Follow = "frozen"
+)
+
+// Follows lists both.
+var Follows = []Follow{FollowLatest, FollowFrozen}
 
 // IDs returns ids as the value of an array column.
 func IDs(ids []uuid.UUID) *pq.StringArray {
@@ -290,8 +305,8 @@ var (
 			"test_code"},
 		"", "", taskUses+`(SELECT task_id FROM task_channels WHERE channel_id = $1)`)
 	schedules = newTable[Schedule]("schedules",
-		[]string{"task_id", "cron", "timezone", "is_enabled", "channels", "alert_metric", "alert_below", "alerts_worse",
-			"alert_margin", "next_at"},
+		[]string{"task_id", "cron", "timezone", "is_enabled", "follow", "channels", "alert_metric", "alert_below",
+			"alerts_worse", "alert_margin", "next_at"},
 		"", "", `SELECT id, task_name AS name, created_at FROM evaluation_tasks
 			WHERE schedule_id = $1`).within(db.ScheduleCap)
 )

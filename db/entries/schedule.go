@@ -35,10 +35,19 @@ const (
 	ReasonTask    = "TASK_GONE"
 	ReasonSecret  = "SECRET_KEY_CHANGED"
 	ReasonQuota   = "QUOTA_EXCEEDED"
+	// The rest concern what the library holds now: the address of the task's agent is no longer allowed, the newest
+	// dataset cannot be read or lacks a column that the task needs, or the task has become too large or violates
+	// another rule.
+	ReasonAddress  = "AGENT_URL_NOT_ALLOWED"
+	ReasonDataset  = "DATASET_UNREADABLE"
+	ReasonColumn   = "COLUMN_MISSING"
+	ReasonTooLarge = "TASK_TOO_LARGE"
+	ReasonInvalid  = "TASK_INVALID"
 )
 
 // FiringReasons lists all reasons.
-var FiringReasons = []string{ReasonRunning, ReasonTask, ReasonSecret, ReasonQuota}
+var FiringReasons = []string{ReasonRunning, ReasonTask, ReasonSecret, ReasonQuota, ReasonAddress, ReasonDataset,
+	ReasonColumn, ReasonTooLarge, ReasonInvalid}
 
 // Firing is a row of firings.
 type Firing struct {
@@ -74,20 +83,20 @@ func (s Schedules) Now(ctx context.Context) (now time.Time, err error) {
 	return now, pg.Classify("read the clock", err)
 }
 
-// Due returns the schedules that are due, and unpaused ones without a planned time.
-func (s Schedules) Due(ctx context.Context) (due []Schedule, now time.Time, err error) {
+// Due returns the schedules that have been due for at least late, and unpaused ones without a planned time.
+func (s Schedules) Due(ctx context.Context, late time.Duration) (due []Schedule, now time.Time, err error) {
 	const rest = `UPDATE schedules SET next_at = NULL WHERE next_at IS NOT NULL
 		AND (NOT is_enabled OR archived_at IS NOT NULL)`
 	const list = `
-		SELECT id, name, task_id, cron, timezone, is_enabled, channels, alert_metric, alert_below, alerts_worse, alert_margin,
-		next_at, created_at, updated_at, archived_at
+		SELECT id, name, task_id, cron, timezone, is_enabled, follow, channels, alert_metric, alert_below, alerts_worse,
+		alert_margin, next_at, created_at, updated_at, archived_at
 		FROM schedules
-		WHERE is_enabled AND archived_at IS NULL AND (next_at IS NULL OR next_at <= now())
+		WHERE is_enabled AND archived_at IS NULL AND (next_at IS NULL OR next_at <= now() - $1 * interval '1 microsecond')
 		ORDER BY next_at, id`
 	if _, err := s.db.ExecContext(ctx, rest); err != nil {
 		return nil, now, pg.Classify("pause schedules", err)
 	}
-	if err := s.db.SelectContext(ctx, &due, list); err != nil || len(due) == 0 {
+	if err := s.db.SelectContext(ctx, &due, list, late.Microseconds()); err != nil || len(due) == 0 {
 		return nil, now, pg.Classify("look for schedules", err)
 	}
 	now, err = s.Now(ctx)

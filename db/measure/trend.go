@@ -73,6 +73,8 @@ type FiringSummary struct {
 	Drifts []Drift `json:"drifts,omitempty"`
 	// FactChanges are the questions whose facts changed since the previous firing; nil without one.
 	FactChanges *FactChanges `json:"facts_changed,omitempty"`
+	// ConfigurationChanges are what the task uses and that changed since the previous firing; nil without one.
+	ConfigurationChanges []ConfigurationChange `json:"configuration_changes,omitempty"`
 	// Configuration identifies what is asked, which agents are asked, and how answers are judged; empty for firings
 	// recorded by older versions.
 	Configuration string `json:"configuration,omitempty"`
@@ -81,6 +83,35 @@ type FiringSummary struct {
 // IsRestart reports that a firing's configuration differs from that of the previous one.
 func (f FiringSummary) IsRestart(before FiringSummary) bool {
 	return before.Configuration != "" && f.Configuration != "" && before.Configuration != f.Configuration
+}
+
+// ConfigurationKind is the kind of something that a task uses.
+type ConfigurationKind string
+
+// What a task uses: its dataset, settings that affect numbers, agents and models, prompts, evaluators, and the models
+// that judge and group answers. ConfiguredCredentials means that a target of the same address is called with another
+// key, header or parameter.
+const (
+	ConfiguredDataset     ConfigurationKind = "dataset"
+	ConfiguredSettings    ConfigurationKind = "settings"
+	ConfiguredTarget      ConfigurationKind = "target"
+	ConfiguredPrompt      ConfigurationKind = "prompt"
+	ConfiguredEvaluator   ConfigurationKind = "evaluator"
+	ConfiguredJudge       ConfigurationKind = "judge"
+	ConfiguredCredentials ConfigurationKind = "credentials"
+)
+
+// ConfigurationKinds lists all kinds in the order in which changes are listed.
+var ConfigurationKinds = []ConfigurationKind{
+	ConfiguredDataset, ConfiguredTarget, ConfiguredPrompt, ConfiguredEvaluator, ConfiguredJudge, ConfiguredCredentials,
+	ConfiguredSettings,
+}
+
+// ConfigurationChange is something that a task uses and that changed between two firings.
+type ConfigurationChange struct {
+	Kind   ConfigurationKind `json:"kind" doc:"What changed; credentials: the key, headers or parameters of an agent or model" example:"prompt"`
+	Before string            `json:"before" doc:"Name and version at the previous firing; empty if it was not used" example:"简短 v2"`
+	Now    string            `json:"now" doc:"Name and version now; empty if it is no longer used; equal to before if only its contents changed" example:"简短 v3"`
 }
 
 // FactChanges are the questions of a firing whose most common answer contradicts the most common answer of an earlier

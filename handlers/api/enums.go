@@ -38,7 +38,7 @@ func enums() []rest.Enum {
 		rest.EnumOf(db.TargetKinds), rest.EnumOf(db.OnTurnFailures), rest.EnumOf(engine.AssetStates),
 		rest.EnumOf(outbox.States),
 		rest.EnumOf(slices.Concat(outbox.Events, []outbox.Event{outbox.Test})), rest.EnumOf(review.Verdicts),
-		rest.EnumOf(entries.FiringOutcomes),
+		rest.EnumOf(entries.FiringOutcomes), rest.EnumOf(entries.Follows), rest.EnumOf(measure.ConfigurationKinds),
 		rest.EnumOf(slices.Concat(measure.Transitions, []measure.Transition{measure.UnknownTransition})),
 		rest.EnumOf(measure.ChangeGroups), rest.EnumOf(measure.Losses),
 		rest.EnumOf(evaluate.Kinds), rest.EnumOf(event.Types), rest.EnumOf(notify.Kinds),

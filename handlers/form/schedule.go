@@ -62,7 +62,8 @@ func (c *fields) channels(ctx context.Context,
 }
 
 func (s Saver) saveSchedule(ctx context.Context, row *entries.Schedule, f *Upload) (uuid.UUID, []FieldFault, error) {
-	entry := entries.Schedule{Entry: entries.Entry{ID: uuid.New()}, Timezone: DefaultTimezone, IsEnabled: true}
+	entry := entries.Schedule{Entry: entries.Entry{ID: uuid.New()}, Timezone: DefaultTimezone, IsEnabled: true,
+		Follow: entries.FollowLatest}
 	if row != nil {
 		entry = *row
 	}
@@ -82,6 +83,11 @@ func (s Saver) saveSchedule(ctx context.Context, row *entries.Schedule, f *Uploa
 		entry.Channels = nil
 	case channels != nil:
 		entry.Channels = entries.IDs(*channels)
+	}
+	if c.form.Has("follow") && c.isText("follow") {
+		if entry.Follow = entries.Follow(c.form.Value("follow")); !slices.Contains(entries.Follows, entry.Follow) {
+			c.fail("follow", request.FieldFault("follow", request.OneOf(texts(entries.Follows)...)))
+		}
 	}
 	c.alert(&entry)
 	if len(c.faults) > 0 {

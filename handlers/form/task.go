@@ -15,7 +15,6 @@ import (
 	"wending/db/measure"
 	"wending/handlers/request"
 	"wending/jobs/agent"
-	"wending/jobs/agent/guard"
 	"wending/jobs/dataset"
 	"wending/jobs/library"
 	"wending/jobs/tasks"
@@ -327,21 +326,6 @@ func Ceiling(submitted *Upload) (string, []FieldFault) {
 	return ceiling, c.faults
 }
 
-// ofDemo adds the demo's ticket to a target if the task that the form copies has the ticket for the same entry at the
-// same address.
-func ofDemo(target tasks.NewTarget, before []tasks.NewTarget) tasks.NewTarget {
-	for _, one := range before {
-		ticket := guard.Ticket(one.Secrets.Headers[guard.TicketHeader])
-		isSame := one.LibraryID != nil && target.LibraryID != nil && *one.LibraryID == *target.LibraryID &&
-			one.Secrets.URL == target.Secrets.URL
-		if isSame && ticket != nil {
-			target.AddHeaders(ticket)
-			break
-		}
-	}
-	return target
-}
-
 // references resolves the form's references to the library.
 func (c *checker) references(ctx context.Context, saved *library.Service) {
 	for field, most := range map[string]int{"prompts": tasks.MaxVariants, "models": tasks.MaxVariants,
@@ -359,7 +343,7 @@ func (c *checker) references(ctx context.Context, saved *library.Service) {
 	if c.form.Has("meaning_model") {
 		before := c.n.Meaning
 		if c.n.Meaning = c.meaningModel(ctx, saved, "meaning_model"); c.n.Meaning != nil && before != nil {
-			*c.n.Meaning = ofDemo(*c.n.Meaning, []tasks.NewTarget{*before})
+			c.n.Meaning.KeepTicket(*before)
 		}
 	}
 	if text := c.form.Value("dataset"); text != "" && c.form.File == nil {
@@ -400,7 +384,8 @@ func (c *checker) savedTargets(ctx context.Context, saved *library.Service) {
 			if hasFailed {
 				c.n.Untested = append(c.n.Untested, target.Name)
 			}
-			c.n.Targets = append(c.n.Targets, ofDemo(target, before))
+			target.KeepTicket(before...)
+			c.n.Targets = append(c.n.Targets, target)
 		}
 	}
 }
@@ -434,7 +419,7 @@ func (c *checker) savedEvaluators(ctx context.Context, saved *library.Service) {
 	c.n.Evaluators = c.evaluators(ctx, saved)
 	for _, one := range c.n.Evaluators {
 		if one.Model != nil {
-			*one.Model = ofDemo(*one.Model, judges)
+			one.Model.KeepTicket(judges...)
 		}
 	}
 }

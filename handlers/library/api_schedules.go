@@ -23,13 +23,15 @@ import (
 // Schedule is a task that is copied and run at the times of a cron expression.
 type Schedule struct {
 	EntryHead
-	TaskID    *uuid.UUID   `json:"task_id" doc:"Id of the task that is copied; null if it was deleted, in which case nothing is started"`
-	Cron      string       `json:"cron" doc:"Cron expression of five fields: minute, hour, day of the month, month, day of the week" example:"0 2 * * *"`
-	Timezone  string       `json:"timezone" doc:"IANA time zone of the cron expression" example:"Asia/Shanghai"`
-	IsEnabled bool         `json:"is_enabled"`
-	Channels  *[]string    `json:"channels" doc:"Ids of the channels for the copies; null means the task's own"`
-	Alert     *Alert       `json:"alert,omitempty" doc:"Absent if no metric is watched"`
-	NextAt    *rest.Moment `json:"next_at" doc:"When the schedule fires next; null if it is not enabled"`
+	TaskID    *uuid.UUID `json:"task_id" doc:"Id of the task that is copied; null if it was deleted, in which case nothing is started"`
+	Cron      string     `json:"cron" doc:"Cron expression of five fields: minute, hour, day of the month, month, day of the week" example:"0 2 * * *"`
+	Timezone  string     `json:"timezone" doc:"IANA time zone of the cron expression" example:"Asia/Shanghai"`
+	IsEnabled bool       `json:"is_enabled"`
+	// Follow is what a firing copies.
+	Follow   entries.Follow `json:"follow" doc:"latest: each firing takes credentials and the newest versions of prompts, evaluators and the dataset from the library, except a version that was not the newest when the task was created; frozen: each firing copies the task as it was created"`
+	Channels *[]string      `json:"channels" doc:"Ids of the channels for the copies; null means the task's own"`
+	Alert    *Alert         `json:"alert,omitempty" doc:"Absent if no metric is watched"`
+	NextAt   *rest.Moment   `json:"next_at" doc:"When the schedule fires next; null if it is not enabled"`
 }
 
 // Alert is the metric that a schedule watches.
@@ -42,7 +44,7 @@ type Alert struct {
 
 func (e *endpoints) viewSchedule(row entries.Schedule) (Schedule, error) {
 	s := Schedule{EntryHead: headOf(row.Entry), TaskID: row.TaskID, Cron: row.Cron, Timezone: row.Timezone,
-		IsEnabled: row.IsEnabled}
+		IsEnabled: row.IsEnabled, Follow: row.Follow}
 	if row.Channels != nil {
 		channels := append([]string{}, *row.Channels...)
 		s.Channels = &channels
@@ -57,13 +59,14 @@ func (e *endpoints) viewSchedule(row entries.Schedule) (Schedule, error) {
 }
 
 type scheduleFields struct {
-	Name      string    `json:"name" maxLength:"64" example:"每晚回归"`
-	TaskID    string    `json:"task_id" doc:"Id of the task that is copied"`
-	Cron      string    `json:"cron" doc:"Cron expression of five fields: minute, hour, day of the month, month, day of the week" example:"0 2 * * *"`
-	Timezone  string    `json:"timezone,omitempty" doc:"IANA time zone of the cron expression" default:"Asia/Shanghai"`
-	IsEnabled bool      `json:"is_enabled,omitempty" default:"true"`
-	Channels  *[]string `json:"channels,omitempty" null:"true" doc:"Ids of the channels for the copies; null means the task's own"`
-	Alert     *Alert    `json:"alert,omitempty" null:"true" doc:"null if no metric is to be watched"`
+	Name      string         `json:"name" maxLength:"64" example:"每晚回归"`
+	TaskID    string         `json:"task_id" doc:"Id of the task that is copied"`
+	Cron      string         `json:"cron" doc:"Cron expression of five fields: minute, hour, day of the month, month, day of the week" example:"0 2 * * *"`
+	Timezone  string         `json:"timezone,omitempty" doc:"IANA time zone of the cron expression" default:"Asia/Shanghai"`
+	IsEnabled bool           `json:"is_enabled,omitempty" default:"true"`
+	Follow    entries.Follow `json:"follow,omitempty" doc:"latest takes credentials and newest versions from the library at each firing; frozen copies the task as it was created" default:"latest"`
+	Channels  *[]string      `json:"channels,omitempty" null:"true" doc:"Ids of the channels for the copies; null means the task's own"`
+	Alert     *Alert         `json:"alert,omitempty" null:"true" doc:"null if no metric is to be watched"`
 }
 
 // ScheduledTask is a copy that a schedule made.
@@ -79,6 +82,8 @@ type ScheduledTask struct {
 	Variants    []measure.VariantPoints `json:"variants" doc:"The points of the trend, one per variant; empty while the copy runs"`
 	// Drifts are the metrics whose level has changed.
 	Drifts []measure.Drift `json:"drifts" nullable:"false" doc:"The metrics whose moving average left its limits at this firing; a change is listed (and announced) once, until the average has been back within its limits"`
+	// ConfigurationChanges are what the copy uses and the previous one did not.
+	ConfigurationChanges []measure.ConfigurationChange `json:"configuration_changes" nullable:"false" doc:"What changed since the previous firing in what is asked, which agents are asked, and how answers are judged"`
 	// FactsChanged lists the questions whose facts changed since the previous firing.
 	FactsChanged *measure.FactChanges `json:"facts_changed" doc:"The questions whose most common answer contradicts the previous firing's on a fact; null while the copy runs and for the first firing"`
 }
@@ -183,6 +188,7 @@ func newScheduledTask(task db.Task, firing entries.Firing) (ScheduledTask, error
 		TaskID: task.ID, TaskName: task.Name, Status: task.Status, PlannedAt: rest.Moment(firing.PlannedAt),
 		FiredAt: rest.Moment(firing.FiredAt), Missed: firing.Missed, CompletedAt: rest.MomentOf(task.CompletedAt),
 		Statistics: task.Final, Variants: []measure.VariantPoints{}, Drifts: []measure.Drift{},
+		ConfigurationChanges: []measure.ConfigurationChange{},
 	}
 	if firing.Summary == nil {
 		return one, nil
@@ -193,6 +199,7 @@ func newScheduledTask(task db.Task, firing entries.Firing) (ScheduledTask, error
 	}
 	one.Variants, one.FactsChanged = append(one.Variants, summary.Variants...), summary.FactChanges
 	one.Drifts = append(one.Drifts, summary.Drifts...)
+	one.ConfigurationChanges = append(one.ConfigurationChanges, summary.ConfigurationChanges...)
 	return one, nil
 }
 

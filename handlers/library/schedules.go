@@ -75,13 +75,13 @@ func (h *handler) fillSchedule(c echo.Context, view *saved.Form, row *entries.Sc
 	ctx := c.Request().Context()
 	values := map[string]string{
 		"task_id": c.QueryParam("task"), "cron": "0 2 * * *", "timezone": form.DefaultTimezone, "is_enabled": "true",
-		"own_channels": "false",
+		"own_channels": "false", "follow": string(entries.FollowLatest),
 	}
 	if row != nil {
 		values = map[string]string{
 			"name": row.Name, "cron": row.Cron, "timezone": row.Timezone, "is_enabled": strconv.FormatBool(row.IsEnabled),
-			"own_channels": "false",
-			"alert_worse":  strconv.FormatBool(row.AlertsWorse),
+			"own_channels": "false", "follow": string(row.Follow),
+			"alert_worse": strconv.FormatBool(row.AlertsWorse),
 		}
 		if row.TaskID != nil {
 			values["task_id"] = row.TaskID.String()
@@ -97,6 +97,9 @@ func (h *handler) fillSchedule(c echo.Context, view *saved.Form, row *entries.Sc
 		}
 		if row.AlertMargin > 0 {
 			values["alert_margin"] = marginText(row)
+		}
+		if c.QueryParam("follow") == string(entries.FollowLatest) { // as the page proposes
+			values["follow"], view.IsOpen = string(entries.FollowLatest), true
 		}
 		var err error
 		if view.Trend, err = h.trend(c, *row); err != nil {
@@ -202,7 +205,8 @@ const differencesWithin = 50 * time.Millisecond
 func (h *handler) trend(c echo.Context, row entries.Schedule) (*saved.TrendPage, error) {
 	ctx, l, store := c.Request().Context(), pages.Locale(c), h.Library.Tasks.Store
 	place := paths.LibraryEntry(string(saved.Schedules), row.ID)
-	page := &saved.TrendPage{Place: place, Words: row.Cron, Timezone: row.Timezone, Limit: row.AlertBelow}
+	page := &saved.TrendPage{Place: place, Words: row.Cron, Timezone: row.Timezone, Limit: row.AlertBelow,
+		Follow: row.Follow}
 	if row.AlertMetric != nil {
 		page.Watched = measure.Metric(*row.AlertMetric)
 	}
@@ -218,6 +222,9 @@ func (h *handler) trend(c echo.Context, row entries.Schedule) (*saved.TrendPage,
 			return nil, err
 		}
 		page.Task = &task
+		if err := h.follow(ctx, page, row, task); err != nil {
+			return nil, err
+		}
 	}
 	window, err := pages.Window(c)
 	if err != nil {
@@ -252,6 +259,53 @@ func (h *handler) trend(c echo.Context, row entries.Schedule) (*saved.TrendPage,
 	}
 	return page, h.changes(c, page, row.ID)
 }
+
+// follow adds what the next firing of a schedule takes from the library or, if it takes nothing, whether calls were
+// refused that might not be if it did.
+func (h *handler) follow(ctx context.Context, page *saved.TrendPage, row entries.Schedule, task db.Task) error {
+	if row.Follow == entries.FollowLatest {
+		n, err := form.Opened(h.Library.Tasks.CopySettings(ctx, task))
+		if err != nil {
+			return err
+		}
+		newest, err := form.Opened(h.Library.Newest(ctx, task, n))
+		if err != nil {
+			return err
+		}
+		for _, part := range newest.Parts {
+			one := saved.Followed{Kind: part.Kind, Held: string(part.Held), Name: part.Name, Version: part.Version}
+			if part.Held != library.HeldGone {
+				one.Href = paths.LibraryEntry(string(shelves[part.Kind]), part.ID)
+			}
+			page.Parts = append(page.Parts, one)
+		}
+		return nil
+	}
+	firing, err := entries.NewSchedules(h.Library.Tasks.Store).WithResults(ctx, request.ScopeOf(ctx), row.ID, uuid.Nil)
+	if errors.Is(err, db.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	newest, err := h.Library.Tasks.Store.Task(ctx, request.ScopeOf(ctx), *firing.TaskID)
+	if err != nil || newest.Final == nil || newest.Final.ErrorCodes[unauthorized] == 0 {
+		return err
+	}
+	if page.Renewed, err = h.Library.ChangedSince(ctx, task); len(page.Renewed) > 0 {
+		page.Unauthorized = newest.Final.ErrorCodes[unauthorized]
+	}
+	return err
+}
+
+// shelves are the kinds of entries that parts of a task come from.
+var shelves = map[string]saved.Kind{
+	library.PartAgent: saved.Agents, library.PartModel: saved.Models, library.PartGrouper: saved.Models,
+	library.PartPrompt: saved.Prompts, library.PartEvaluator: saved.Evaluators, library.PartDataset: saved.Datasets,
+}
+
+// unauthorized is the error code of calls that an agent refused for their credentials.
+const unauthorized = "HTTP_401"
 
 // firings prepares firings for the page, with the states of their tasks.
 func (h *handler) firings(ctx context.Context, found []entries.Firing) (shown []saved.Firing, err error) {

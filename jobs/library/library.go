@@ -399,6 +399,8 @@ type Reference struct {
 	ID uuid.UUID
 	// Version is 0 for the newest version.
 	Version int
+	// IsArchivedToo also finds an entry that is no longer offered.
+	IsArchivedToo bool
 }
 
 // ParseReference parses a reference.
@@ -416,8 +418,8 @@ func ParseReference(text string) (r Reference, err error) {
 }
 
 // offered returns ErrUnknownReference for a missing entry, and for one that is no longer offered.
-func offered(archivedAt *time.Time, err error) error {
-	if errors.Is(err, db.ErrNotFound) || err == nil && archivedAt != nil {
+func (r Reference) offered(archivedAt *time.Time, err error) error {
+	if errors.Is(err, db.ErrNotFound) || err == nil && archivedAt != nil && !r.IsArchivedToo {
 		return ErrUnknownReference
 	}
 	return err
@@ -427,7 +429,7 @@ func offered(archivedAt *time.Time, err error) error {
 func (s *Service) ModelTarget(ctx context.Context, scope db.Scope,
 	r Reference) (target tasks.NewTarget, hasFailed bool, err error) {
 	row, err := s.Entries.Models.Get(ctx, scope, r.ID)
-	if err := offered(row.ArchivedAt, err); err != nil {
+	if err := r.offered(row.ArchivedAt, err); err != nil {
 		return target, false, err
 	}
 	m, err := s.OpenModel(row)
@@ -443,7 +445,7 @@ func (s *Service) ModelTarget(ctx context.Context, scope db.Scope,
 func (s *Service) AgentTarget(ctx context.Context, scope db.Scope,
 	r Reference) (target tasks.NewTarget, hasFailed bool, err error) {
 	row, err := s.Entries.Agents.Get(ctx, scope, r.ID)
-	if err := offered(row.ArchivedAt, err); err != nil {
+	if err := r.offered(row.ArchivedAt, err); err != nil {
 		return target, false, err
 	}
 	a, err := s.OpenAgent(row)
@@ -455,13 +457,13 @@ func (s *Service) AgentTarget(ctx context.Context, scope db.Scope,
 // Prompt returns a version of a saved prompt as a task stores it.
 func (s *Service) Prompt(ctx context.Context, scope db.Scope, r Reference) (tasks.NewPrompt, error) {
 	row, err := s.Entries.Prompts.Get(ctx, scope, r.ID)
-	if err := offered(row.ArchivedAt, err); err != nil {
+	if err := r.offered(row.ArchivedAt, err); err != nil {
 		return tasks.NewPrompt{}, err
 	}
 	version := row.PromptVersion
 	if r.Version != 0 {
 		if version, err = s.Entries.PromptVersion(ctx, scope, r.ID, r.Version); err != nil {
-			return tasks.NewPrompt{}, offered(nil, err)
+			return tasks.NewPrompt{}, r.offered(nil, err)
 		}
 	}
 	return tasks.NewPrompt{ID: row.ID, Version: version.Version, Name: row.Name, System: version.System,
@@ -471,20 +473,20 @@ func (s *Service) Prompt(ctx context.Context, scope db.Scope, r Reference) (task
 // Evaluator returns a version of a saved evaluator as a task stores it; for a judge, with its model.
 func (s *Service) Evaluator(ctx context.Context, scope db.Scope, r Reference) (tasks.NewEvaluator, error) {
 	row, err := s.Entries.Evaluators.Get(ctx, scope, r.ID)
-	if err := offered(row.ArchivedAt, err); err != nil {
+	if err := r.offered(row.ArchivedAt, err); err != nil {
 		return tasks.NewEvaluator{}, err
 	}
 	version := row.EvaluatorVersion
 	if r.Version != 0 {
 		if version, err = s.Entries.EvaluatorVersion(ctx, scope, r.ID, r.Version); err != nil {
-			return tasks.NewEvaluator{}, offered(nil, err)
+			return tasks.NewEvaluator{}, r.offered(nil, err)
 		}
 	}
 	evaluator := tasks.NewEvaluator{Evaluator: db.Evaluator{
 		EvaluatorID: row.ID, Version: version.Version, Name: row.Name, Kind: version.Rule, Config: version.Config,
 	}}
 	if evaluate.Kind(version.Rule) == evaluate.Judge {
-		model, err := s.JudgeModel(ctx, scope, version.Config)
+		model, err := s.judgeModel(ctx, scope, version.Config, r.IsArchivedToo)
 		if err != nil {
 			return evaluator, err
 		}
@@ -533,6 +535,11 @@ func (s *Service) TryJudge(ctx context.Context, scope db.Scope, config json.RawM
 // JudgeModel returns the model of a judge with this configuration, or ErrUnknownReference if the model no
 // longer exists.
 func (s *Service) JudgeModel(ctx context.Context, scope db.Scope, config json.RawMessage) (tasks.NewTarget, error) {
+	return s.judgeModel(ctx, scope, config, false)
+}
+
+func (s *Service) judgeModel(ctx context.Context, scope db.Scope, config json.RawMessage,
+	isArchivedToo bool) (tasks.NewTarget, error) {
 	read, err := evaluate.ParseJudge(config)
 	if err != nil {
 		return tasks.NewTarget{}, err
@@ -541,6 +548,7 @@ func (s *Service) JudgeModel(ctx context.Context, scope db.Scope, config json.Ra
 	if err != nil {
 		return tasks.NewTarget{}, err
 	}
+	reference.IsArchivedToo = isArchivedToo
 	model, _, err := s.ModelTarget(ctx, scope, reference)
 	if err != nil {
 		return tasks.NewTarget{}, err
@@ -626,12 +634,12 @@ func (s *Service) ReadDataset(ctx context.Context, id uuid.UUID,
 // Dataset returns the version of a saved dataset to which a reference refers.
 func (s *Service) Dataset(ctx context.Context, scope db.Scope, r Reference) (entries.Dataset, error) {
 	row, err := s.Entries.Datasets.Get(ctx, scope, r.ID)
-	if err := offered(row.ArchivedAt, err); err != nil {
+	if err := r.offered(row.ArchivedAt, err); err != nil {
 		return row, err
 	}
 	if r.Version != 0 {
 		if row.DatasetVersion, err = s.Entries.DatasetVersion(ctx, scope, r.ID, r.Version); err != nil {
-			return row, offered(nil, err)
+			return row, r.offered(nil, err)
 		}
 	}
 	return row, nil

@@ -2,12 +2,11 @@ package library
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"slices"
 	"time"
 
@@ -18,7 +17,10 @@ import (
 	"wending/db/measure"
 	"wending/db/people"
 	"wending/db/report"
+	"wending/jobs/agent/guard"
+	"wending/jobs/blob"
 	"wending/jobs/cron"
+	"wending/jobs/dataset"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
 )
@@ -27,7 +29,14 @@ import (
 type Scheduler struct {
 	Store *db.Store
 	Tasks *tasks.Service
-	Log   *slog.Logger
+	// Library holds what schedules follow. If it has no files, schedules that need a new version of a dataset are left
+	// to a process that has them.
+	Library *Service
+	// CheckURL refuses the typed address of a task with these headers.
+	CheckURL func(u *url.URL, headers map[string]string) error
+	// Late is how long a schedule is left to other processes after it has become due.
+	Late time.Duration
+	Log  *slog.Logger
 }
 
 // maxMissed is the maximum number of missed times to count.
@@ -38,7 +47,7 @@ const maxName = 47
 
 // Fire fires the due schedules, and plans those without a planned time.
 func (s *Scheduler) Fire(ctx context.Context) error {
-	due, now, err := entries.NewSchedules(s.Store).Due(ctx)
+	due, now, err := entries.NewSchedules(s.Store).Due(ctx, s.Late)
 	if err != nil {
 		return err
 	}
@@ -62,6 +71,9 @@ func (s *Scheduler) Fire(ctx context.Context) error {
 
 func (s *Scheduler) fire(ctx context.Context, due entries.Schedule, timing entries.FiringTiming) error {
 	copied, err := s.copy(ctx, due)
+	if errors.Is(err, errNoFiles) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -80,6 +92,9 @@ func (s *Scheduler) fire(ctx context.Context, due entries.Schedule, timing entri
 	return nil
 }
 
+// errNoFiles means that this process has no datasets.
+var errNoFiles = errors.New("this process has no datasets")
+
 // copy makes the task that a firing starts; if that fails, it returns the reason instead of an error.
 func (s *Scheduler) copy(ctx context.Context, due entries.Schedule) (entries.FiringCopy, error) {
 	if due.TaskID == nil {
@@ -92,28 +107,88 @@ func (s *Scheduler) copy(ctx context.Context, due entries.Schedule) (entries.Fir
 	if err != nil {
 		return entries.FiringCopy{}, err
 	}
-	var channels *[]uuid.UUID
-	if due.Channels != nil {
-		channels = &[]uuid.UUID{}
-		for _, text := range *due.Channels {
-			*channels = append(*channels, uuid.MustParse(text)) // for a column of uuids
-		}
+	task, err := s.prepare(ctx, due, source)
+	if err == nil {
+		err = s.Tasks.Admits(ctx, task)
 	}
-	task, err := s.Tasks.CopyRows(ctx, db.Actor{Via: db.ViaSchedule}, source, CopyName(due), channels)
-	if errors.Is(err, secret.ErrKey) {
-		return entries.FiringCopy{Reason: entries.ReasonSecret}, nil
-	}
-	if err != nil {
-		return entries.FiringCopy{}, err
-	}
-	exceeded := (*people.QuotaExceededError)(nil)
-	err = people.NewQuotas(s.Store).Admits(ctx, source.ProjectID, func() (int, error) {
-		return source.TotalRuns() - source.ExtraRuns, nil
-	})
-	if errors.As(err, &exceeded) {
-		return entries.FiringCopy{Reason: entries.ReasonQuota}, nil
+	if reason := reasonOf(err); reason != "" {
+		s.Log.InfoContext(ctx, "schedule could not copy its task", "schedule_id", due.ID, "task_id", source.ID,
+			"reason", reason, "error", err)
+		return entries.FiringCopy{Reason: reason}, nil
 	}
 	return entries.FiringCopy{Task: task}, err
+}
+
+// prepare returns the copy of a task that a schedule starts now. A task that follows the library passes the checks of
+// a new task; one that does not was checked when it was created.
+func (s *Scheduler) prepare(ctx context.Context, due entries.Schedule, source db.Task) (db.NewTask, error) {
+	n, err := s.Tasks.CopyRows(ctx, source)
+	if err != nil {
+		return db.NewTask{}, err
+	}
+	if n.Name = CopyName(due); due.Channels != nil {
+		channels := []uuid.UUID{}
+		for _, text := range *due.Channels {
+			channels = append(channels, uuid.MustParse(text)) // for a column of uuids
+		}
+		n.Channels = &channels
+	}
+	if due.Follow == entries.FollowLatest {
+		if n, err = s.follow(ctx, source, n); err != nil {
+			return db.NewTask{}, err
+		}
+	}
+	return s.Tasks.Prepare(ctx, source.ProjectID, db.Actor{Via: db.ViaSchedule}, n)
+}
+
+// follow returns a copy of a task with what the library holds now, or the error for which a new task would be refused.
+func (s *Scheduler) follow(ctx context.Context, source db.Task, n tasks.New) (tasks.New, error) {
+	newest, err := s.Library.Newest(ctx, source, n)
+	if err != nil {
+		return n, err
+	}
+	if newest.Dataset != nil && s.Library.Files == nil {
+		return n, errNoFiles
+	}
+	if err := s.Library.fill(ctx, &newest); err != nil {
+		return n, err
+	}
+	n = newest.Task
+	if n.AgentURL != "" {
+		if u := tasks.ParseAddress(n.AgentURL); u != nil {
+			if err := s.CheckURL(u, n.Headers); err != nil {
+				return n, err
+			}
+		}
+	}
+	if all := n.Validate(); len(all) > 0 {
+		return n, all[0]
+	}
+	return n, nil
+}
+
+// reasonOf returns why a task cannot be copied; empty if the error is nil or a fault of the system, after which another
+// attempt is made.
+func reasonOf(err error) string {
+	wrong, exceeded := (*tasks.InvalidError)(nil), (*people.QuotaExceededError)(nil)
+	refused, unknown, unread := (*guard.NotAllowedError)(nil), (*tasks.UnknownVariableError)(nil), (*dataset.Error)(nil)
+	switch {
+	case errors.Is(err, secret.ErrKey):
+		return entries.ReasonSecret
+	case errors.As(err, &exceeded):
+		return entries.ReasonQuota
+	case errors.As(err, &refused):
+		return entries.ReasonAddress
+	case errors.As(err, &unread), errors.Is(err, blob.ErrNotFound):
+		return entries.ReasonDataset
+	case errors.As(err, &unknown), errors.As(err, &wrong) && wrong.Field == "cluster_by":
+		return entries.ReasonColumn
+	case errors.As(err, &wrong) && wrong.Problem == tasks.TooLarge:
+		return entries.ReasonTooLarge
+	case errors.As(err, &wrong):
+		return entries.ReasonInvalid
+	}
+	return ""
 }
 
 // CopyName returns the name of the task that a schedule makes at its next time.
@@ -170,7 +245,7 @@ func (s *Scheduler) summarise(ctx context.Context, firing entries.Unsummed) erro
 			Points: measure.PointsOf(matrix[n], variant.Cost),
 		})
 	}
-	if summary.FactChanges, err = s.changedFacts(ctx, task); err != nil {
+	if err := s.changes(ctx, task, &summary); err != nil {
 		return err
 	}
 	if entry.AlertMetric != nil {
@@ -238,38 +313,19 @@ func alertOf(entry entries.Schedule, findings []measure.Finding, drifts []measur
 	return json.Marshal(alert)
 }
 
-// configurationOf identifies the agents, prompts, evaluators and questions of a task, as far as they can be
-// identified without its secrets.
-func configurationOf(task db.Task) string {
-	hash := sha256.New()
-	write := func(parts ...any) { _, _ = fmt.Fprintf(hash, "%q\n", fmt.Sprint(parts...)) } // a hash accepts everything
-	write(tasks.TextOf(task.ClusterBy), task.RunsPerItem, task.TotalItems, task.DatasetName)
-	if task.DatasetID != nil && task.DatasetVersion != nil {
-		write(*task.DatasetID, *task.DatasetVersion)
-	}
-	for _, target := range task.Targets {
-		write(target.Kind, target.Protocol, target.URL, tasks.TextOf(target.Model), tasks.TextOf(target.Poll))
-	}
-	for _, variant := range task.Variants {
-		write(variant.Target, tasks.TextOf(variant.SystemTemplate), tasks.TextOf(variant.UserTemplate))
-	}
-	for _, evaluator := range task.Evaluators {
-		write(evaluator.Kind, evaluator.EvaluatorID, evaluator.Version, string(evaluator.Config))
-	}
-	if grouper := task.Grouper(); grouper != nil {
-		write("meaning", grouper.Protocol, grouper.URL, tasks.TextOf(grouper.Model))
-	}
-	return hex.EncodeToString(hash.Sum(nil)[:8])
-}
-
-// changedFacts returns the questions whose facts changed since the previous firing; nil if there is none.
-func (s *Scheduler) changedFacts(ctx context.Context, task db.Task) (*measure.FactChanges, error) {
+// changes adds to a firing's summary what changed since the previous firing: the questions whose facts did, and what
+// the task uses.
+func (s *Scheduler) changes(ctx context.Context, task db.Task, summary *measure.FiringSummary) error {
 	previous, err := PreviousCopy(ctx, s.Store, task)
 	if err != nil || previous == nil {
-		return nil, err
+		return err
+	}
+	if summary.ConfigurationChanges, err = changedConfiguration(s.Tasks.Sealer, *previous, task); err != nil {
+		return err
 	}
 	changed, err := ChangedFacts(ctx, s.Store, *previous, task, time.Time{})
-	return &changed, err
+	summary.FactChanges = &changed
+	return err
 }
 
 // findings returns the reasons for an alert at a firing.

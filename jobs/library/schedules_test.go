@@ -37,7 +37,8 @@ func newScheduler(t *testing.T, url string) *library.Scheduler {
 	log := slog.New(slog.DiscardHandler)
 	service := &tasks.Service{Store: store, Queue: nobody{}, Sealer: sealer, RateCeiling: "unlimited",
 		DefaultRate: "unlimited", Log: log}
-	return &library.Scheduler{Store: store, Tasks: service, Log: log}
+	return &library.Scheduler{Store: store, Tasks: service, Log: log, Library: &library.Service{
+		Entries: entries.New(store), Sealer: sealer, Tasks: service, DefaultRate: "unlimited", Log: log}}
 }
 
 // dueSchedule stores a due schedule of a task.
@@ -48,7 +49,7 @@ func dueSchedule(t *testing.T, store *db.Store, tables *sqlx.DB) uuid.UUID {
 	at := time.Now().Truncate(time.Minute)
 	require.NoError(t, entries.New(store).Schedules.Insert(context.Background(), db.AllProjects(), entries.Schedule{
 		Entry: entries.Entry{ID: id, Name: "nightly"}, TaskID: &task, Cron: "0 2 * * *", Timezone: "Asia/Shanghai",
-		IsEnabled: true, NextAt: &at,
+		IsEnabled: true, Follow: entries.FollowFrozen, NextAt: &at,
 	}))
 	return id
 }

@@ -236,7 +236,7 @@ func (s *Service) Create(ctx context.Context, scope db.Scope, by db.Actor, n New
 	if err != nil {
 		return uuid.Nil, err
 	}
-	if err := s.admits(ctx, record); err != nil {
+	if err := s.Admits(ctx, record); err != nil {
 		return uuid.Nil, err
 	}
 	id := record.Task.ID
@@ -273,7 +273,7 @@ func (s *Service) ReplaceDraft(ctx context.Context, by db.Actor, draft db.Task, 
 	if err != nil {
 		return err
 	}
-	if err := s.admits(ctx, record); err != nil {
+	if err := s.Admits(ctx, record); err != nil {
 		return err
 	}
 	// The file is stored just before the commit, while nobody can start the draft. If the commit fails, the draft's
@@ -291,8 +291,8 @@ func (s *Service) ReplaceDraft(ctx context.Context, by db.Actor, draft db.Task, 
 	return nil
 }
 
-// admits returns a *people.QuotaExceededError unless the project's quotas allow the task and its start.
-func (s *Service) admits(ctx context.Context, n db.NewTask) error {
+// Admits returns a *people.QuotaExceededError unless the project's quotas allow the task and its start.
+func (s *Service) Admits(ctx context.Context, n db.NewTask) error {
 	return people.NewQuotas(s.Store).Admits(ctx, n.Task.ProjectID, func() (int, error) {
 		if n.Launch == nil {
 			return 0, nil
@@ -693,20 +693,16 @@ func (s *Service) Copy(ctx context.Context, source db.Task) (New, error) {
 	return n, err
 }
 
-// CopyRows returns a copy of a task that can be started, with its settings and secrets, and with its questions from
-// the database. It stores nothing.
-func (s *Service) CopyRows(ctx context.Context, by db.Actor, source db.Task, name string,
-	channels *[]uuid.UUID) (db.NewTask, error) {
+// CopyRows returns a new task with the settings and secrets of another, and with its questions from the database: the
+// task's file is missing.
+func (s *Service) CopyRows(ctx context.Context, source db.Task) (New, error) {
 	n, err := s.CopySettings(ctx, source)
 	if err != nil {
-		return db.NewTask{}, err
+		return n, err
 	}
 	items, err := engine.NewAdditions(s.Store).Items(ctx, source.ID)
 	if err != nil {
-		return db.NewTask{}, err
-	}
-	if n.Name = name; channels != nil {
-		n.Channels = channels
+		return n, err
 	}
 	n.File.Name = source.DatasetName
 	n.Layout = LayoutOf(source)
@@ -722,7 +718,12 @@ func (s *Service) CopyRows(ctx context.Context, by db.Actor, source db.Task, nam
 		}
 		n.Dataset.Rows = append(n.Dataset.Rows, row)
 	}
-	return s.record(ctx, uuid.New(), source.ProjectID, by, n)
+	return n, nil
+}
+
+// Prepare returns a new task in a project in the form that the store expects. It stores neither the task nor its file.
+func (s *Service) Prepare(ctx context.Context, projectID uuid.UUID, by db.Actor, n New) (db.NewTask, error) {
+	return s.record(ctx, uuid.New(), projectID, by, n)
 }
 
 // Channels returns the channels that receive messages about a task.

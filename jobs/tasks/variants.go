@@ -8,6 +8,7 @@ import (
 
 	"wending/db"
 	"wending/jobs/agent"
+	"wending/jobs/agent/guard"
 	"wending/jobs/agent/protocol"
 )
 
@@ -25,6 +26,20 @@ func (t *NewTarget) AddHeaders(headers map[string]string) {
 	}
 	maps.Copy(all, headers)
 	t.Secrets.Headers = all
+}
+
+// KeepTicket adds the demo's ticket to a copy of a saved entry if an earlier copy of the same entry, at the same
+// address, has the ticket.
+func (t *NewTarget) KeepTicket(before ...NewTarget) {
+	for _, one := range before {
+		ticket := guard.Ticket(one.Secrets.Headers[guard.TicketHeader])
+		isSame := one.LibraryID != nil && t.LibraryID != nil && *one.LibraryID == *t.LibraryID &&
+			one.Secrets.URL == t.Secrets.URL
+		if isSame && ticket != nil {
+			t.AddHeaders(ticket)
+			return
+		}
+	}
 }
 
 // NewPrompt is a version of a prompt for a new task's questions.

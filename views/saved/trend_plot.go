@@ -48,7 +48,7 @@ type plot struct {
 	times  []mark
 	limit  *mark // the limit below which there is an alert; nil for none
 	// restarts are the firings whose configuration differs from the previous firing.
-	restarts []mark
+	restarts []restart
 }
 
 // hasControl reports that moving averages are drawn.
@@ -63,6 +63,14 @@ func (p plot) hasBand() bool {
 
 // mark is a label; anchor is the side of the label that is at its position.
 type mark struct{ at, text, anchor string }
+
+// restart marks a firing with what changed at it.
+type restart struct {
+	at      string
+	changes []measure.ConfigurationChange
+	// isLearned reports that the limits remain valid, because what changed has no influence on the numbers.
+	isLearned bool
+}
 
 // newPlot draws a metric; ok is false if no firing has a value.
 func newPlot(p TrendPage, metric measure.Metric) (drawn plot, ok bool) {
@@ -116,12 +124,20 @@ func newPlot(p TrendPage, metric measure.Metric) (drawn plot, ok bool) {
 		p.control(&one, metric, x, func(value float64) float64 { return y(max(lowest, min(highest, value))) })
 		drawn.curves = append(drawn.curves, one)
 	}
-	for place := range p.Firings {
-		if place > 0 && p.Firings[place].IsRestart(p.Firings[place-1].FiringSummary) {
-			drawn.restarts = append(drawn.restarts, mark{at: coordinate(x(place))})
+	drawn.restarts = p.restarts(x)
+	return drawn, true
+}
+
+// restarts returns the marks of the firings at which something changed.
+func (p TrendPage) restarts(x func(int) float64) (marks []restart) {
+	for place := 1; place < len(p.Firings); place++ {
+		firing := p.Firings[place]
+		isRestart := firing.IsRestart(p.Firings[place-1].FiringSummary)
+		if isRestart || len(firing.ConfigurationChanges) > 0 {
+			marks = append(marks, restart{coordinate(x(place)), firing.ConfigurationChanges, !isRestart})
 		}
 	}
-	return drawn, true
+	return marks
 }
 
 // control adds the moving average of a variant's metric with its limits, and marks where it leaves them (metrics.md,

@@ -35,6 +35,7 @@ import (
 	"wending/jobs/courier/notify"
 	"wending/jobs/cron"
 	"wending/jobs/evaluate"
+	"wending/jobs/library"
 	"wending/jobs/reason"
 	"wending/jobs/tasks"
 	"wending/views/results"
@@ -359,6 +360,17 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		add("tasks.group.", string(by))
 	}
 	add("trend.reason.", entries.FiringReasons...)
+	for _, follow := range entries.Follows {
+		add("trend.follow.", string(follow))
+		add("schedule.follow.", string(follow))
+	}
+	add("trend.part.", library.Parts...)
+	for _, held := range library.AllHeld {
+		add("trend.held.", string(held))
+	}
+	for _, kind := range measure.ConfigurationKinds {
+		add("trend.config.", string(kind))
+	}
 	add("stop.", engine.Reasons...)
 	add("error.", engine.ReasonTask, engine.ReasonProject, engine.ReasonMonth)
 	add("cron.wrong.", cron.Fields...)
