@@ -35,27 +35,85 @@ func (o Outbox) Pushing(ctx context.Context) (launches []uuid.UUID, err error) {
 	return launches, pg.Classify("look for results to push", err)
 }
 
-// PushBatch turns the next runs of a launch – those that have ended and that judges have rated – into a delivery for
-// each channel that subscribes to results, and returns how many runs these are. If the launch has ended and no runs
-// are left, PushBatch announces its end and marks it as pushed. Each run is in exactly one batch, even if two
+// findOwn finds the runs of the launch $1 that have not been pushed, at most $2. A run waits for the verdicts of judges
+// and, unless the launch has ended ($3), until it is known which answers say the same thing, if a model groups them.
+// Runs do not become visible in the order of their ids, so no position in that order separates old from new. A judge's
+// unit is created in the transaction that stores its run.
+const findOwn = `
+	SELECT r.id, coalesce(octet_length(r.response_body), 0) AS size
+	FROM evaluation_runs r
+	JOIN evaluation_tasks t ON t.id = r.task_id
+	LEFT JOIN pushed_runs p ON p.launch_id = $1 AND p.run_id = r.id
+	WHERE r.launch_id = $1 AND p.run_id IS NULL
+	  AND NOT EXISTS (
+		SELECT
+		FROM task_evaluators e
+		JOIN units u ON u.launch_id = $1 AND u.item_id = r.item_id AND u.variant = r.variant AND u.run_index = r.run_index
+			AND u.evaluator = e.number AND u.state IN ('QUEUED', 'RUNNING')
+		WHERE e.task_id = r.task_id AND e.target IS NOT NULL)
+	  AND ($3 OR t.meaning_target IS NULL OR EXISTS (
+		SELECT
+		FROM question_statistics q
+		WHERE q.item_id = r.item_id AND q.variant = r.variant AND q.newest_run_id >= r.id
+		  AND (q.meaning_by IS NOT NULL OR q.meaning_default)))
+	ORDER BY r.id
+	LIMIT $2`
+
+// findChanged finds the runs of earlier launches that the launch $1, which has ended, evaluated or grouped and that
+// have not been pushed again, at most $2. Their ids are lower than those of the launch's own runs.
+const findChanged = `
+	SELECT r.id, coalesce(octet_length(r.response_body), 0) AS size
+	FROM launches l
+	CROSS JOIN LATERAL (
+		SELECT coalesce(max(p.run_id), 0) AS id
+		FROM pushed_runs p
+		WHERE p.launch_id = l.id
+		  AND p.run_id < coalesce((SELECT min(id) FROM evaluation_runs WHERE launch_id = l.id), 9223372036854775807)) last
+	JOIN evaluation_runs r ON r.task_id = l.task_id AND r.launch_id <> l.id AND r.is_current AND r.id > last.id
+	WHERE l.id = $1
+	  AND (EXISTS (SELECT FROM evaluations e WHERE e.run_id = r.id AND e.launch_id = l.id)
+		OR EXISTS (
+			SELECT
+			FROM meanings m
+			JOIN units u ON u.id = m.unit_id
+			WHERE m.item_id = r.item_id AND m.is_current AND u.launch_id = l.id))
+	ORDER BY r.id
+	LIMIT $2`
+
+// pushable is a run that can be pushed, with the size of its answer in bytes.
+type pushable struct {
+	ID   int64 `db:"id"`
+	Size int   `db:"size"`
+}
+
+// nextRuns returns the next runs of a launch to push: its own, and once it has ended, those that it changed.
+func nextRuns(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID, hasEnded bool) (ids pq.Int64Array, err error) {
+	var found []pushable
+	if err := tx.SelectContext(ctx, &found, findOwn, launchID, batchRuns, hasEnded); err != nil {
+		return nil, pg.Classify("look for runs to push", err)
+	}
+	if len(found) == 0 && hasEnded {
+		if err := tx.SelectContext(ctx, &found, findChanged, launchID, batchRuns); err != nil {
+			return nil, pg.Classify("look for changed runs to push", err)
+		}
+	}
+	size := 0
+	for _, run := range found {
+		if size += run.Size; len(ids) > 0 && size > batchBytes {
+			break
+		}
+		ids = append(ids, run.ID)
+	}
+	return ids, nil
+}
+
+// PushBatch turns the next runs of a launch into a delivery for each channel that subscribes to results, and returns
+// how many runs these are: runs that have ended and that judges have rated and, once the launch has ended, runs of
+// earlier launches that it evaluated or whose answers it grouped. If the launch has ended and no runs are left,
+// PushBatch announces its end and marks it as pushed. Each run is in exactly one batch of a launch, even if two
 // processes push the launch at the same time.
 func (o Outbox) PushBatch(ctx context.Context, launchID uuid.UUID) (runs int, err error) {
 	const isEnded = `SELECT finished_at IS NOT NULL FROM launches WHERE id = $1`
-	// Runs do not become visible in the order of their ids, so no position in that order separates old from new. A
-	// judge's unit is created in the transaction that stores its run.
-	const find = `
-		SELECT r.id, coalesce(octet_length(r.response_body), 0) AS size
-		FROM evaluation_runs r
-		LEFT JOIN pushed_runs p ON p.run_id = r.id
-		WHERE r.launch_id = $1 AND p.run_id IS NULL
-		  AND NOT EXISTS (
-			SELECT
-			FROM task_evaluators e
-			JOIN units u ON u.launch_id = $1 AND u.item_id = r.item_id AND u.variant = r.variant AND u.run_index = r.run_index
-				AND u.evaluator = e.number AND u.state IN ('QUEUED', 'RUNNING')
-			WHERE e.task_id = r.task_id AND e.target IS NOT NULL)
-		ORDER BY r.id
-		LIMIT $2`
 	const push = `
 		INSERT INTO pushed_runs (run_id, launch_id, batch)
 		SELECT run_id, $2, (SELECT coalesce(max(batch), 0) + 1 FROM pushed_runs WHERE launch_id = $2)
@@ -67,19 +125,9 @@ func (o Outbox) PushBatch(ctx context.Context, launchID uuid.UUID) (runs int, er
 		if err := tx.GetContext(ctx, &hasEnded, isEnded, launchID); err != nil {
 			return pg.Classify("read the launch", err)
 		}
-		var found []struct {
-			ID   int64 `db:"id"`
-			Size int   `db:"size"`
-		}
-		if err := tx.SelectContext(ctx, &found, find, launchID, batchRuns); err != nil {
-			return pg.Classify("look for runs to push", err)
-		}
-		ids, size := pq.Int64Array{}, 0
-		for _, run := range found {
-			if size += run.Size; len(ids) > 0 && size > batchBytes {
-				break
-			}
-			ids = append(ids, run.ID)
+		ids, err := nextRuns(ctx, tx, launchID, hasEnded)
+		if err != nil {
+			return err
 		}
 		if runs = len(ids); runs == 0 {
 			if !hasEnded {

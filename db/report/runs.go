@@ -71,6 +71,28 @@ func (r Report) EachWholeRun(ctx context.Context, runIDs []int64, yield func(db.
 	return pg.EachRow(ctx, r.db, "read runs", query, []any{pq.Int64Array(runIDs)}, yield)
 }
 
+// MeaningLetters returns, for each of the runs with these ids, a letter that all answers to its question share that say
+// the same thing. Runs of which this is unknown, and runs that were replaced, are left out.
+func (r Report) MeaningLetters(ctx context.Context, runIDs []int64) (letters map[int64]*string, err error) {
+	const query = `
+		SELECT r.id, substr(q.meaning_letters, r.run_index, 1) AS letter
+		FROM evaluation_runs r
+		JOIN question_statistics q ON q.item_id = r.item_id AND q.variant = r.variant
+		WHERE r.id = ANY ($1) AND r.is_current AND substr(q.meaning_letters, r.run_index, 1) NOT IN ('', '-')`
+	var rows []struct {
+		ID     int64  `db:"id"`
+		Letter string `db:"letter"`
+	}
+	if err := r.db.SelectContext(ctx, &rows, query, pq.Int64Array(runIDs)); err != nil {
+		return nil, pg.Classify("read the groups of answers", err)
+	}
+	letters = map[int64]*string{}
+	for _, row := range rows {
+		letters[row.ID] = &row.Letter
+	}
+	return letters, nil
+}
+
 // RunResponse returns the exact bytes of one run's response, or ErrNotFound if the task has no such run.
 func (r Report) RunResponse(ctx context.Context, taskID uuid.UUID, runID int64) ([]byte, error) {
 	const query = `

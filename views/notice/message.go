@@ -213,13 +213,19 @@ type pushedRun struct {
 	Passed       *bool               `json:"passed"`
 	Score        *float64            `json:"score"`
 	Evaluations  []export.Evaluation `json:"evaluations"`
-	CompletedAt  string              `json:"completed_at"`
+	// MeaningGroup is the same letter for all answers to the question that say the same thing; nil if that is unknown.
+	MeaningGroup *string `json:"meaning_group"`
+	CompletedAt  string  `json:"completed_at"`
 }
 
 // results returns the message with a batch of runs that have ended.
 func (w Writer) results(ctx context.Context, l text.Locale, d outbox.Delivery, task db.Task, data taskData,
 	m *notify.Message) error {
 	ids, err := w.Store.Outbox().Batch(ctx, *d.LaunchID, d.Sequence)
+	if err != nil {
+		return err
+	}
+	letters, err := report.New(w.Store).MeaningLetters(ctx, ids)
 	if err != nil {
 		return err
 	}
@@ -233,8 +239,8 @@ func (w Writer) results(ctx context.Context, l text.Locale, d outbox.Delivery, t
 			FirstTokenMS: run.FirstTokenMS, Attempts: run.Attempts, InputTokens: run.InputTokens, OutputTokens: run.OutputTokens,
 			TotalTokens: run.TotalTokens,
 			Cost:        run.Cost, Passed: run.Passed, Score: run.Score,
-			Evaluations: tasks.Verdicts(run.Evaluations, task.Evaluators, l.Reason),
-			CompletedAt: export.BeijingTime(run.CreatedAt),
+			Evaluations:  tasks.Verdicts(run.Evaluations, task.Evaluators, l.Reason),
+			MeaningGroup: letters[run.ID], CompletedAt: export.BeijingTime(run.CreatedAt),
 		}
 		if run.Cost != nil {
 			one.Currency = task.Target(task.Variants[run.Variant-1].Target).Currency
