@@ -3,6 +3,7 @@ package handlers_test
 import (
 	"net/http"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -23,7 +24,8 @@ var uncounted = map[string]string{
 	"#launches td:nth-child(4)": "who started a launch",
 	"td.asked-of, .asked-cell, ol.differing, ul.worst, ul.newest, ol.shifts": "questions, answers and their facts",
 	"td.figure small, td .quiet, .variants-table small":                      "intervals and percentiles",
-	".pager, .map summary": "positions in a list",
+	".pager, .map summary":                 "positions in a list",
+	"form.draw .hint, .unfinished ul.hint": "how large a sample can be, and the numbers of open questions",
 }
 
 // measured matches amounts that are not counts: shares, intervals, times.
@@ -82,7 +84,7 @@ func TestNoCountLeadsNowhere(t *testing.T) {
 		"/tasks/" + id, "/tasks/" + several, "/tasks/" + judged,
 		"/tasks/" + id + "/report?by=category", "/tasks/" + judged + "/report?by=level", "/tasks/" + several + "/report",
 		"/tasks/" + several + "/variants", "/tasks/" + judged + "/variants", "/tasks/" + id + "/results",
-		"/tasks/" + judged + "/results", "/tasks/" + id + "/gallery",
+		"/tasks/" + judged + "/results", "/tasks/" + id + "/gallery", "/tasks/" + id + "/review",
 		"/comparison?by=category&a=" + id + "&b=" + id, "/comparison?a=" + judged + ":1&b=" + judged + ":2",
 		"/tasks/history?file=q.csv",
 	} {
@@ -90,6 +92,31 @@ func TestNoCountLeadsNowhere(t *testing.T) {
 		require.Equal(t, http.StatusOK, answer.StatusCode, path)
 		assert.Empty(t, deadNumbers(answer.page(t)), path)
 	}
+}
+
+// Every number of the table of reviewers leads to that many questions; names that do not occur are left out.
+func TestNumbersOfReviewersLeadToTheirQuestions(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	id := s.sliced(t)
+	for _, one := range []object{
+		{"question": "q1", "reviewer": "李雷", "verdict": "FAIL"}, {"question": "q2", "reviewer": "李雷", "verdict": "PASS"},
+		{"question": "q1", "reviewer": "韩梅梅", "verdict": "PASS"},
+	} {
+		s.entry(t, "PUT", "evaluation-tasks/"+id+"/items/"+one["question"].(string)+"/review",
+			object{"reviewer": one["reviewer"], "verdict": one["verdict"], "version": 0}, 200)
+	}
+	s.entry(t, "PUT", "evaluation-tasks/"+id+"/review-assignments", object{"reviewers": []string{"李雷", "王芳"}}, 200)
+	links := 0
+	s.get(t, "/tasks/"+id+"/review").page(t).Find("td.number a").Each(func(_ int, link *goquery.Selection) {
+		links++
+		path := link.AttrOr("href", "")
+		require.Equal(t, link.Text(), strconv.Itoa(s.get(t, path).page(t).Find("article.result").Length()), path)
+	})
+	require.Equal(t, 7, links, "judged, passed, failed of 李雷; judged, passed of 韩梅梅; assigned to 李雷 and 王芳")
+	refused := s.get(t, "/tasks/"+id+"/results?reviewer=x&assigned=y")
+	require.Equal(t, http.StatusSeeOther, refused.StatusCode)
+	require.NotContains(t, refused.Header.Get("Location"), "reviewer=x")
 }
 
 // labels selects the labels of figures: of tiles, of columns of numbers and of plots.

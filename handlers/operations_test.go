@@ -357,6 +357,7 @@ func (w *walk) review(path string) {
 	w.do("GET", path+"/samples", nil, 200)
 	w.do("PUT", path+"/review-assignments", object{"reviewers": []string{"李雷"}}, 200)
 	w.do("GET", path+"/review-assignments", nil, 200)
+	w.do("PUT", path+"/review-settings", object{"is_blind_review": true}, 200)
 	w.do("POST", path+"/sign-off", object{"reviewer": "李雷"}, 201)
 	w.do("GET", path+"/sign-offs", nil, 200)
 }
@@ -412,6 +413,7 @@ var bodies = map[string]any{
 	"confirm-changes":      object{"against": uuid.NewString()},
 	"group-answers":        object{"model_id": uuid.NewString()},
 	"draw-sample":          object{"size": 1},
+	"put-review-settings":  object{"is_blind_review": false},
 	"put-meaning":          object{"groups": [][]int{{1}}, "reviewer": "x"},
 	"put-project-settings": object{"review_reasons": []string{}},
 }

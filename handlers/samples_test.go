@@ -1,6 +1,7 @@
 package handlers_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"strconv"
 	"strings"
@@ -83,9 +84,9 @@ func TestASampleIsReviewed(t *testing.T) {
 }
 
 // judgedTask runs a task of six questions, two variants and two runs with a judge, draws one answer of each question,
-// and has a person judge them: the judge passes odd questions, the person passes the first four. It returns the task,
-// the judge's id and the sample's.
-func (s *site) judgedTask(t *testing.T) (task, judge, sample string) {
+// and has a person judge them: the judge passes odd questions, the person passes the first four. It returns the task
+// and the sample's id.
+func (s *site) judgedTask(t *testing.T) (task, sample string) {
 	t.Helper()
 	judging := agenttest.New(t, chatting(func(prompt string) string {
 		for _, odd := range []string{"问1", "问3", "问5"} {
@@ -96,7 +97,7 @@ func (s *site) judgedTask(t *testing.T) (task, judge, sample string) {
 		return `{"overall": 30, "reason": "wrong"}`
 	}))
 	model, _ := s.chatTarget(t, "judge", judging.URL)
-	judge = s.evaluator(t, "裁判", "judge", object{"model_id": model, "dimensions": []string{"overall"}})
+	judge := s.evaluator(t, "裁判", "judge", object{"model_id": model, "dimensions": []string{"overall"}})
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
 	var agents []string
 	for _, name := range []string{"a", "b"} {
@@ -130,14 +131,14 @@ func (s *site) judgedTask(t *testing.T) (task, judge, sample string) {
 		require.Equal(t, http.StatusOK, s.send(t, http.MethodPut, api+"/"+task+"/items/"+run.QuestionID+"/review", object{
 			"reviewer": "李雷", "verdict": verdict, "run_index": run.RunIndex, "variant": run.Variant}).StatusCode)
 	}
-	return task, judge, drawn.ID
+	return task, drawn.ID
 }
 
 // Every cell of the table that compares a judge with people leads to exactly the answers that it counts, side by side.
 func TestAnswersOnWhichJudgeAndPeoplePart(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
-	id, _, _ := s.judgedTask(t)
+	id, _ := s.judgedTask(t)
 	var statistics struct {
 		Evaluators []struct{ People, Record struct{ N int } }
 	}
@@ -162,4 +163,62 @@ func TestAnswersOnWhichJudgeAndPeoplePart(t *testing.T) {
 	})
 	require.Equal(t, 6, answers)
 	require.Zero(t, s.get(t, "/tasks/"+id+"/results/print").page(t).Find("a[href*='people-1']").Length())
+}
+
+// In a blind review, pages show a judge's verdict on an answer only to those who have judged it themselves.
+func TestAReviewIsBlind(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	id, sample := s.judgedTask(t)
+	answers, tab := "/tasks/"+id+"/results?view=columns", "/tasks/"+id+"/review"
+	verdicts := func(name, path string) (shown, sealed int) {
+		page := s.as(t, name, path).page(t)
+		sealed = page.Find(`.hint`).FilterFunction(func(_ int, hint *goquery.Selection) bool {
+			return strings.Contains(hint.Text(), "先评后看")
+		}).Length()
+		return page.Find(".verdicts li, .judged .verdicts").Length(), sealed
+	}
+	requireShown := func(name, path string, wantShown, wantSealed int) {
+		t.Helper()
+		shown, sealed := verdicts(name, path)
+		require.Equal(t, wantShown, shown, name+" "+path)
+		require.Equal(t, wantSealed, sealed, name+" "+path)
+	}
+	requireShown("韩梅梅", answers, 24, 0)
+	form := s.get(t, tab).page(t).Find(`form[action$="/review/settings"]`)
+	require.Equal(t, 1, form.Length())
+	require.Equal(t, "true", form.Find("[name=is_blind_review]").AttrOr("value", ""))
+	s.post(t, tab+"/settings", map[string]string{"is_blind_review": "true"}).mustBe(t, http.StatusSeeOther)
+	require.Equal(t, true, s.get(t, api+"/"+id).mustBe(t, 200)["is_blind_review"])
+
+	requireShown("韩梅梅", answers, 0, 6)
+	requireShown("李雷", answers, 6, 6) // one answer of each question is judged
+	requireShown("", answers, 0, 6)
+	var results struct {
+		Items []struct {
+			Runs []struct {
+				RunID       json.Number `json:"run_id"`
+				Evaluations []object
+			}
+		}
+	}
+	s.get(t, api+"/"+id+"/results?question_id=q1").into(t, &results)
+	require.Len(t, results.Items[0].Runs[0].Evaluations, 1, "the API hides nothing")
+	run := "/tasks/" + id + "/runs/" + results.Items[0].Runs[0].RunID.String()
+	requireShown("韩梅梅", run, 0, 1)
+	alone := tab + "/1?sample=" + sample
+	requireShown("韩梅梅", alone, 0, 1)
+
+	for variant := 1; variant <= 2; variant++ {
+		require.Equal(t, http.StatusOK, s.send(t, http.MethodPut, api+"/"+id+"/items/q1/review", object{
+			"reviewer": "韩梅梅", "verdict": "PASS", "variant": variant}).StatusCode)
+	}
+	requireShown("韩梅梅", answers, 4, 5)
+	requireShown("韩梅梅", run, 1, 0)
+	requireShown("韩梅梅", alone, 1, 0)
+
+	copied := s.post(t, api+"/"+id+"/clone", map[string]string{"start": "false"}).mustBe(t, 201)["task_id"].(string)
+	require.Equal(t, true, s.get(t, api+"/"+copied).mustBe(t, 200)["is_blind_review"], "a copy is reviewed alike")
+	s.send(t, http.MethodPut, api+"/"+id+"/review-settings", object{"is_blind_review": false}).mustBe(t, 200)
+	requireShown("韩梅梅", answers, 24, 0)
 }

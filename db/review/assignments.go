@@ -35,6 +35,17 @@ func (r Reviews) Assignments(ctx context.Context, taskID uuid.UUID) (map[int64][
 	return byItem, nil
 }
 
+// SetBlind sets whether pages hide evaluators' verdicts on a task's answers from reviewers whose own is not given.
+func (r Reviews) SetBlind(ctx context.Context, taskID uuid.UUID, isBlind bool) error {
+	const set = `UPDATE evaluation_tasks SET is_blind_review = $2, updated_at = now() WHERE id = $1`
+	result, err := r.db.ExecContext(ctx, set, taskID, isBlind)
+	changed, err := pg.Affected("set how a task is reviewed", result, err)
+	if err == nil && changed == 0 {
+		return &db.NotFoundError{Kind: db.KindTask}
+	}
+	return err
+}
+
 // Assign assigns the questions of a task to reviewers and discards earlier assignments. Given a number of
 // questions, split returns the reviewers of each, in the order of pages.
 func (r Reviews) Assign(ctx context.Context, taskID uuid.UUID, split func(questions int) [][]string) error {

@@ -189,6 +189,7 @@ GET    /tasks/:taskId/review/:number                     viewer        task
 GET    /tasks/:taskId/sign-off                           viewer        task
 POST   /tasks/:taskId/sign-off                           reviewer      task            task.sign-off
 POST   /tasks/:taskId/assignments                        reviewer      task            review.assign
+POST   /tasks/:taskId/review/settings                    reviewer      task            review.set
 POST   /tasks/:taskId/samples                            reviewer      task            review.sample
 POST   /tasks/:taskId/agent                              editor        task            agent.create
 POST   /tasks/:taskId/ceiling                            editor        task            task.change
@@ -240,6 +241,7 @@ POST   /api/v1/evaluation-tasks/:task_id/resume          editor        task     
 POST   /api/v1/evaluation-tasks/:task_id/retry           editor        task            task.retry
 GET    /api/v1/evaluation-tasks/:task_id/review-assignments          viewer    task
 PUT    /api/v1/evaluation-tasks/:task_id/review-assignments          reviewer  task  review.assign
+PUT    /api/v1/evaluation-tasks/:task_id/review-settings             reviewer  task  review.set
 GET    /api/v1/evaluation-tasks/:task_id/reviews         viewer        task
 POST   /api/v1/evaluation-tasks/:task_id/reviews/import  reviewer      task            review.put
 POST   /api/v1/evaluation-tasks/:task_id/run             editor        task            task.run

@@ -53,6 +53,11 @@ func (h *handler) registerReviews(api huma.API) {
 		Faults:  []string{request.CodeTaskNotFound},
 	}, h.listAssignments)
 	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodPut, Path: tasksPath + "/{task_id}/review-settings", ID: "put-review-settings", Tag: "reviews",
+		Summary: "Set how a task is reviewed",
+		Faults:  []string{request.CodeTaskNotFound, request.CodeParameterInvalid},
+	}, h.putReviewSettings)
+	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: tasksPath + "/{task_id}/sign-off", ID: "sign-off", Tag: "reviews",
 		Summary: "Sign off a task's report", Status: http.StatusCreated,
 		Faults: []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid},
@@ -295,6 +300,29 @@ type assignInput struct {
 		Order     string   `json:"order,omitempty" enum:"number,random" default:"number" doc:"How questions are divided among reviewers: in blocks of consecutive questions, or at random"`
 		Overlap   float64  `json:"overlap,omitempty" minimum:"0" maximum:"1" doc:"Share of questions assigned to two reviewers, to measure their agreement" example:"0.2"`
 	}
+}
+
+// reviewSettings are how people review a task.
+type reviewSettings struct {
+	IsBlindReview bool `json:"is_blind_review" doc:"True if pages hide evaluators' verdicts on an answer from a reviewer until the reviewer has judged it; the API always returns them"`
+}
+
+type reviewSettingsInput struct {
+	TaskPath
+	Body reviewSettings
+}
+
+type reviewSettingsOutput struct{ Body reviewSettings }
+
+func (h *handler) putReviewSettings(ctx context.Context, input *reviewSettingsInput) (*reviewSettingsOutput, error) {
+	task, err := request.Task(ctx, h.Store, input.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	if err := review.New(h.Store).SetBlind(ctx, task.ID, input.Body.IsBlindReview); err != nil {
+		return nil, err
+	}
+	return &reviewSettingsOutput{input.Body}, nil
 }
 
 // Assignment is the reviewers of a question.

@@ -64,6 +64,7 @@ func (p *Pages) showReport(c echo.Context) error {
 	if report.Cards, err = p.reader.Cards(ctx, task, ids, reviews, results.Shown(len(ids)*task.RunsOfItem())); err != nil {
 		return err
 	}
+	report.Seal(report.Cards)
 	report.Settle(report.Cards)
 	return p.renderReport(c, pages.Locale(c).Text("results.title", "Name", task.Name), leave,
 		func(frame ui.Frame) templ.Component {
@@ -235,6 +236,7 @@ func queryOf(c echo.Context, task db.Task) (query results.Query, err error) {
 	}
 	query.Slice = request.SliceValues(c.QueryParams())
 	query.Reason = request.SearchText(c.QueryParam("reason"))
+	query.By, query.AssignedTo = request.SearchText(c.QueryParam("reviewer")), request.SearchText(c.QueryParam("assigned"))
 	query.ErrorCode, query.FinishReason = request.SearchText(c.QueryParam("error_code")), c.QueryParam("finish_reason")
 	if query.FinishReason != "" && !slices.Contains(protocol.Finishes, query.FinishReason) {
 		return query, request.ParameterFault("finish_reason", request.OneOf(protocol.Finishes...))
@@ -600,8 +602,33 @@ func (p *Pages) readCard(c echo.Context, task db.Task, item int64) (r results.Re
 	if len(cards) == 0 {
 		return r, card, request.NewFault(request.CodeQuestionNotFound)
 	}
+	r.Seal(cards)
 	r.Settle(cards)
 	return r, cards[0], nil
+}
+
+// placeRun finds a run among the answers to its question, and decides what of it the reader may see.
+func (p *Pages) placeRun(c echo.Context, view *results.Run) (err error) {
+	ctx, task := c.Request().Context(), view.Task
+	var reviews reading.Reviews
+	if task.IsBlindReview {
+		if reviews, err = p.reader.Reviews(ctx, task.ID); err != nil {
+			return err
+		}
+	}
+	// Marks only cover texts of the report's length; a longer text on this page has none.
+	cards, err := p.reader.Cards(ctx, task, []int64{view.ItemID}, reviews, results.Shown(task.RunsOfItem()))
+	if err != nil {
+		return err
+	}
+	if len(cards) > 0 {
+		view.Among(cards[0])
+		view.IsSealed = view.Card.Hides(task, view.WholeRun.Run, reviewer(c))
+	}
+	if view.ShownAs == results.Marked && len(view.Pieces) == 0 {
+		view.ShownAs = results.Raw
+	}
+	return nil
 }
 
 // showRun shows the whole text of one run, of any launch.
@@ -627,17 +654,8 @@ func (p *Pages) showRun(c echo.Context) error {
 	} else if !slices.Contains(results.RunTexts, view.ShownAs) {
 		return request.ParameterFault("text", request.OneOf(results.RunTexts...))
 	}
-	// Marks only cover texts of the report's length; a longer text on this page has none.
-	cards, err := p.reader.Cards(c.Request().Context(), task, []int64{run.ItemID}, reading.Reviews{},
-		results.Shown(task.RunsOfItem()))
-	if err != nil {
+	if err := p.placeRun(c, &view); err != nil {
 		return err
-	}
-	if len(cards) > 0 {
-		view.Among(cards[0])
-	}
-	if view.ShownAs == results.Marked && len(view.Pieces) == 0 {
-		view.ShownAs = results.Raw
 	}
 	sent, err := p.Tasks.Input(c.Request().Context(), task, run)
 	if errors.Is(err, db.ErrAsksNobody) {
@@ -646,7 +664,9 @@ func (p *Pages) showRun(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if view.Said, err = engine.NewEvaluations(p.Store).Of(c.Request().Context(), run.ID); err != nil {
+	if view.IsSealed {
+		view.Evaluations = nil
+	} else if view.Said, err = engine.NewEvaluations(p.Store).Of(c.Request().Context(), run.ID); err != nil {
 		return err
 	}
 	if view.Repeats, err = p.history.Repeats(c.Request().Context(), run.ItemID, run.Variant); err != nil {

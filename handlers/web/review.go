@@ -107,6 +107,7 @@ func (p *Pages) reviewQuestion(c echo.Context) error {
 	if len(cards) == 0 {
 		return request.NewFault(request.CodeQuestionNotFound)
 	}
+	j.Seal(cards)
 	j.Card = cards[0]
 	if j.Views, err = p.viewsOf(c, paths.NextReview(task.ID), j.Query); err != nil {
 		return err
@@ -368,6 +369,23 @@ func (p *Pages) assign(c echo.Context) error {
 		return err
 	}
 	return pages.Done(c, paths.Review(task.ID), "assigned")
+}
+
+// setReview sets whether evaluators' verdicts are hidden from reviewers whose own is not given.
+func (p *Pages) setReview(c echo.Context) error {
+	task, err := p.reviewedTask(c)
+	if err != nil {
+		return err
+	}
+	submitted, err := form.ReadText(c.Response(), c.Request())
+	if err != nil {
+		return err
+	}
+	isBlind := submitted.Value("is_blind_review") == "true"
+	if err := p.reviews.SetBlind(c.Request().Context(), task.ID, isBlind); err != nil {
+		return err
+	}
+	return pages.Done(c, paths.Review(task.ID), "stored")
 }
 
 // drawSample draws a random sample of a task's answers and redirects to the first of them, or shows the form again with

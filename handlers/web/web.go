@@ -126,6 +126,7 @@ func (p *Pages) registerTask(compressed, plain *echo.Group) {
 	compressed.POST("/tasks/:taskId/ceiling", p.setCeiling)
 	compressed.POST("/tasks/:taskId/samples", p.drawSample)
 	compressed.POST("/tasks/:taskId/assignments", p.assign)
+	compressed.POST("/tasks/:taskId/review/settings", p.setReview)
 	compressed.GET("/tasks/:taskId/runs/:runId", p.showRun)
 	compressed.GET("/tasks/:taskId/live", p.liveTask)
 	p.registerActions(compressed)

@@ -130,7 +130,7 @@ func (h header) task(ctx context.Context, by db.Actor) (db.NewTask, error) {
 		ID: uuid.New(), Name: h.Name, RunsPerItem: h.RunsPerItem, TimeoutSeconds: h.TimeoutSeconds, MaxRetries: h.MaxRetries,
 		UseStream:   h.UseStream,
 		Concurrency: h.Concurrency, OnTurnFailure: h.OnTurnFailure, ClusterBy: h.ClusterBy, Adaptive: h.Adaptive,
-		MeaningTarget: h.MeaningTarget, AnswersFrom: h.AnswersFrom, MaxCost: h.MaxCost,
+		MeaningTarget: h.MeaningTarget, AnswersFrom: h.AnswersFrom, IsBlindReview: h.IsBlindReview, MaxCost: h.MaxCost,
 		DatasetName:      tasks.StorableName(h.DatasetName),
 		DatasetExtension: h.Extension, QuestionColumn: h.QuestionColumn, AnswerColumn: h.AnswerColumn,
 		VariableNames: textsOf(h.VariableNames),

@@ -236,6 +236,9 @@ func NextReview(id uuid.UUID) string { return Review(id) + "/next" }
 // ReviewOf shows one question on its own page, for a verdict.
 func ReviewOf(id uuid.UUID, number int) string { return Review(id) + "/" + strconv.Itoa(number) }
 
+// ReviewSettings sets how a task is reviewed.
+func ReviewSettings(id uuid.UUID) string { return Review(id) + "/settings" }
+
 // ReviewSame lists the questions whose answers have the same content, which can be passed at once.
 func ReviewSame(id uuid.UUID) string { return Review(id) + "/same" }
 

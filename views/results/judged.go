@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"wending/db"
 	"wending/db/report"
 	"wending/db/review"
 	"wending/views/text"
@@ -31,6 +32,31 @@ func (r Report) Waits(item report.Summary) bool {
 		return len(r.Reviews[item.QuestionID]) == 0
 	}
 	return r.IsTurnOf(item, r.Reviewer)
+}
+
+// Seal hides evaluators' verdicts on answers that the reader has not judged, if the task is reviewed blindly.
+func (r Report) Seal(cards []Card) {
+	for n := range cards {
+		card := &cards[n]
+		for at := range card.Runs {
+			if run := &card.Runs[at]; card.Hides(r.Task, *run, r.Reviewer) {
+				run.Evaluations, run.Passed, card.IsSealed = nil, nil, true
+			}
+		}
+	}
+}
+
+// Hides reports whether evaluators' verdicts on a run are to be hidden from a reviewer: the task is reviewed blindly,
+// and the reviewer has judged neither the run nor, for its variant, the question as a whole.
+func (c Card) Hides(task db.Task, run db.Run, reviewer string) bool {
+	if !task.IsBlindReview || len(run.Evaluations) == 0 {
+		return false
+	}
+	judges := func(one review.Review) bool {
+		return reviewer != "" && one.Reviewer == reviewer && one.Variant == run.Variant && !one.IsOutdated &&
+			(one.RunIndex == nil || *one.RunIndex == run.RunIndex)
+	}
+	return !slices.ContainsFunc(c.Reviews, judges) && !slices.ContainsFunc(c.AnswerReviews, judges)
 }
 
 // ReasonCount is the number of questions with a verdict for a reason.
@@ -69,6 +95,51 @@ func reasonPlace(reason string) int {
 		return at
 	}
 	return len(review.Reasons)
+}
+
+// Tally counts the questions that are assigned to a reviewer, and those with a verdict of that reviewer.
+type Tally struct {
+	Name             string
+	Assigned, Judged int
+	Verdicts         map[review.Verdict]int
+}
+
+// Tallies returns the tallies of all reviewers by name, including those who were only assigned questions.
+func (r Report) Tallies() (all []Tally) {
+	byName := map[string]*Tally{}
+	of := func(name string) *Tally {
+		if byName[name] == nil {
+			byName[name] = &Tally{Name: name, Verdicts: map[review.Verdict]int{}}
+		}
+		return byName[name]
+	}
+	type counted struct {
+		name    string
+		verdict review.Verdict // empty: any
+	}
+	for _, verdicts := range r.Reviews { // of a question, those on its variants
+		seen := map[counted]bool{}
+		for _, one := range verdicts {
+			if any := (counted{one.Reviewer, ""}); !seen[any] {
+				seen[any] = true
+				of(one.Reviewer).Judged++
+			}
+			if this := (counted{one.Reviewer, one.Verdict}); !seen[this] {
+				seen[this] = true
+				of(one.Reviewer).Verdicts[one.Verdict]++
+			}
+		}
+	}
+	for _, names := range r.Turns {
+		for _, name := range names {
+			of(name).Assigned++
+		}
+	}
+	for _, one := range byName {
+		all = append(all, *one)
+	}
+	slices.SortFunc(all, func(a, b Tally) int { return cmp.Compare(a.Name, b.Name) })
+	return all
 }
 
 // CountOpinion counts the questions with an opinion, which is one of ReviewFilters.

@@ -22,6 +22,9 @@ type Query struct {
 	Filter, Review, Sort, Search string
 	// Reason keeps questions with a verdict for that reason; empty matches any.
 	Reason string
+	// By keeps questions with a verdict of that reviewer, with Review one of those verdicts, and AssignedTo those that
+	// are assigned to that reviewer; empty matches any.
+	By, AssignedTo string
 	// FinishReason and ErrorCode keep questions with a run that ended for that reason and with that code; empty
 	// matches any.
 	FinishReason, ErrorCode string
@@ -42,6 +45,7 @@ type Query struct {
 func (q Query) Values() url.Values {
 	values := url.Values{}
 	for name, value := range map[string]string{"filter": q.Filter, "review": q.Review, "reason": q.Reason,
+		"reviewer": q.By, "assigned": q.AssignedTo,
 		"sort": q.sortParameter(), "search": q.Search, "series": q.Series,
 		"finish_reason": q.FinishReason, "error_code": q.ErrorCode} {
 		if value != "" {
@@ -103,6 +107,10 @@ func (r Report) Absent() string {
 			return one.Reason == r.Reason
 		}):
 		return "reason"
+	case r.By != "" && !slices.ContainsFunc(r.Tallies(), func(one Tally) bool { return one.Name == r.By }):
+		return "reviewer"
+	case r.AssignedTo != "" && !slices.ContainsFunc(r.Tallies(), func(one Tally) bool { return one.Name == r.AssignedTo }):
+		return "assigned"
 	case r.Series != "" && r.turns(r.Series) == 0:
 		return "series"
 	case r.Query.Sample != nil && r.Drawn == nil:
@@ -307,14 +315,23 @@ func (r Report) passesOutcome(item report.Summary, query Query) bool {
 	})
 }
 
-func (r Report) passesReview(item report.Summary, filter string) bool {
-	switch filter {
+func (r Report) passesReview(item report.Summary, query Query) bool {
+	if query.AssignedTo != "" && !slices.Contains(r.Turns[item.ID], query.AssignedTo) {
+		return false
+	}
+	verdicts := r.Reviews[item.QuestionID]
+	if query.By != "" {
+		return slices.ContainsFunc(verdicts, func(one review.Review) bool {
+			return one.Reviewer == query.By && (query.Review == "" || string(one.Verdict) == query.Review)
+		})
+	}
+	switch query.Review {
 	case "":
 		return true
 	case reviewMine:
 		return r.IsTurnOf(item, r.Reviewer)
 	}
-	return Opinion(r.Reviews[item.QuestionID]) == filter
+	return Opinion(verdicts) == query.Review
 }
 
 func (r Report) passesReason(item report.Summary, reason string) bool {
@@ -340,7 +357,7 @@ func (r Report) Shown(query Query) (shown []report.Summary) {
 	for _, item := range r.All {
 		if r.isPartOf(item, query) && item.Matches && (item.Level != nil || !query.IsPartial) &&
 			r.passesFilter(item, query.Filter) && r.passesOutcome(item, query) &&
-			r.passesReview(item, query.Review) && r.passesReason(item, query.Reason) {
+			r.passesReview(item, query) && r.passesReason(item, query.Reason) {
 			shown = append(shown, item)
 		}
 	}

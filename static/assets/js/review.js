@@ -164,6 +164,11 @@
     queues.set(place, queued.catch(() => {}));
     return queued;
   }
+  // What was hidden until the reviewer's own verdict is shown now.
+  function unseal(place) {
+    const sealed = place.closest && place.closest("article") && place.closest("article").querySelector("[data-sealed]");
+    if (sealed) window.htmx.trigger(sealed, "judged");
+  }
   async function saveNow(place, verdict, isChoice) {
     const name = await askReviewer();
     if (!name) return toast(who.dataset.needed, true);
@@ -200,6 +205,7 @@
         sessionStorage.setItem(undoKey, JSON.stringify({ judge: place.dataset.judge, variant: place.dataset.variant, run: place.dataset.run, draft: place.dataset.draft, name, version: told.version, note, reasons, before, back: location.href }));
         if (isChoice) place.dispatchEvent(new CustomEvent("wending:judged", { bubbles: true }));
       }
+      unseal(place);
       toast(who.dataset.saved, false);
     } else if (response.status === 409 && told.current) {
       if (place.dataset.draft) storeDraft(place, note);
