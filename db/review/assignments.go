@@ -1,9 +1,11 @@
 package review
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
@@ -107,4 +109,50 @@ func SplitQuestions(questions int, reviewers []string, isRandom bool, overlap fl
 		}
 	}
 	return given
+}
+
+// Tally counts the questions that are assigned to a reviewer, and those with a verdict of that reviewer.
+type Tally struct {
+	Name             string
+	Assigned, Judged int
+	Verdicts         map[Verdict]int
+}
+
+// Tallies returns the tallies of all reviewers by name, from the verdicts on each question and its assignments; those who
+// were only assigned questions are included.
+func Tallies(reviews map[string][]Review, assigned map[int64][]string) (all []Tally) {
+	byName := map[string]*Tally{}
+	of := func(name string) *Tally {
+		if byName[name] == nil {
+			byName[name] = &Tally{Name: name, Verdicts: map[Verdict]int{}}
+		}
+		return byName[name]
+	}
+	type counted struct {
+		name    string
+		verdict Verdict // empty: any
+	}
+	for _, verdicts := range reviews { // of a question, those on its variants
+		seen := map[counted]bool{}
+		for _, one := range verdicts {
+			if any := (counted{one.Reviewer, ""}); !seen[any] {
+				seen[any] = true
+				of(one.Reviewer).Judged++
+			}
+			if this := (counted{one.Reviewer, one.Verdict}); !seen[this] {
+				seen[this] = true
+				of(one.Reviewer).Verdicts[one.Verdict]++
+			}
+		}
+	}
+	for _, names := range assigned {
+		for _, name := range names {
+			of(name).Assigned++
+		}
+	}
+	for _, one := range byName {
+		all = append(all, *one)
+	}
+	slices.SortFunc(all, func(a, b Tally) int { return cmp.Compare(a.Name, b.Name) })
+	return all
 }

@@ -97,50 +97,8 @@ func reasonPlace(reason string) int {
 	return len(review.Reasons)
 }
 
-// Tally counts the questions that are assigned to a reviewer, and those with a verdict of that reviewer.
-type Tally struct {
-	Name             string
-	Assigned, Judged int
-	Verdicts         map[review.Verdict]int
-}
-
-// Tallies returns the tallies of all reviewers by name, including those who were only assigned questions.
-func (r Report) Tallies() (all []Tally) {
-	byName := map[string]*Tally{}
-	of := func(name string) *Tally {
-		if byName[name] == nil {
-			byName[name] = &Tally{Name: name, Verdicts: map[review.Verdict]int{}}
-		}
-		return byName[name]
-	}
-	type counted struct {
-		name    string
-		verdict review.Verdict // empty: any
-	}
-	for _, verdicts := range r.Reviews { // of a question, those on its variants
-		seen := map[counted]bool{}
-		for _, one := range verdicts {
-			if any := (counted{one.Reviewer, ""}); !seen[any] {
-				seen[any] = true
-				of(one.Reviewer).Judged++
-			}
-			if this := (counted{one.Reviewer, one.Verdict}); !seen[this] {
-				seen[this] = true
-				of(one.Reviewer).Verdicts[one.Verdict]++
-			}
-		}
-	}
-	for _, names := range r.Turns {
-		for _, name := range names {
-			of(name).Assigned++
-		}
-	}
-	for _, one := range byName {
-		all = append(all, *one)
-	}
-	slices.SortFunc(all, func(a, b Tally) int { return cmp.Compare(a.Name, b.Name) })
-	return all
-}
+// Tallies returns the tallies of all reviewers by name.
+func (r Report) Tallies() []review.Tally { return review.Tallies(r.Reviews, r.Turns) }
 
 // CountOpinion counts the questions with an opinion, which is one of ReviewFilters.
 func (r Report) CountOpinion(opinion string) int {

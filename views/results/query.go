@@ -107,9 +107,9 @@ func (r Report) Absent() string {
 			return one.Reason == r.Reason
 		}):
 		return "reason"
-	case r.By != "" && !slices.ContainsFunc(r.Tallies(), func(one Tally) bool { return one.Name == r.By }):
+	case r.By != "" && !slices.ContainsFunc(r.Tallies(), func(one review.Tally) bool { return one.Name == r.By }):
 		return "reviewer"
-	case r.AssignedTo != "" && !slices.ContainsFunc(r.Tallies(), func(one Tally) bool { return one.Name == r.AssignedTo }):
+	case r.AssignedTo != "" && !slices.ContainsFunc(r.Tallies(), func(one review.Tally) bool { return one.Name == r.AssignedTo }):
 		return "assigned"
 	case r.Series != "" && r.turns(r.Series) == 0:
 		return "series"
