@@ -4,6 +4,9 @@ import (
 	"archive/zip"
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,6 +42,9 @@ func (s *site) archived(t *testing.T) (parts map[string]string) {
 	judge := s.evaluator(t, "打分", "judge", object{"model_id": model, "dimensions": []string{"overall", "accuracy"}})
 	rule := s.evaluator(t, "规则", "regex", object{"pattern": "answer"})
 	var broken sync.Once
+	var odd atomic.Int64
+	picture := base64.StdEncoding.EncodeToString(pngOf(t, 40, 30, 70))
+	preview := base64.StdEncoding.EncodeToString(pngOf(t, 8, 8, 11))
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
 		switch call.Question {
 		case "坏":
@@ -45,6 +52,16 @@ func (s *site) archived(t *testing.T) (parts map[string]string) {
 		case "字节":
 			broken.Do(func() { panic(http.ErrAbortHandler) }) // the failed question is asked again
 			agenttest.Stream(w, "a\x00b")
+		case "一":
+			w.Header().Set("Content-Type", "text/event-stream")
+			say(w, `{"event":"tool_started","data":{"tool":"draw","id":"t1","input":{"a":1,"a":2,"B":"<b>"}}}`,
+				`{"event":"task_progress","data":{"percent":50,"preview_url":"data:image/png;base64,`+preview+`"}}`,
+				`{"event":"asset","data":{"type":"image","path":"一/图.png","url":"data:image/png;base64,`+picture+`"}}`,
+				`{"event":"asset","data":{"type":"image","url":"http://127.0.0.1:9/gone.png"}}`,
+				`{"event":"tool_finished","data":{"tool":"draw","id":"t1","output":{"ok":true}}}`,
+				`{"event":"node_finished","data":{"output":"answer to 一"}}`)
+		case "单":
+			agenttest.Stream(w, "answer to 单"+strings.Repeat("!", int(odd.Add(1)%2)))
 		default:
 			agenttest.Stream(w, "answer to "+call.Question)
 		}
@@ -55,14 +72,31 @@ func (s *site) archived(t *testing.T) (parts map[string]string) {
 		"file@q.csv": "question_id,question,standard_answer,系列,series,turn\nq1,一,a,x,s,1\nq2,二,b,y,s,2\nq3,单,c,z,,\nq4,坏,d,z,,\nq5,字节,e,z,,\n",
 	})
 	s.awaitDone(t, id)
+	s.tables.MustExec(`UPDATE assets SET state = 'FAILED', error = 'gone' WHERE path = 'gone.png'`)
+	s.awaitAssets(t, id)
+	s.entry(t, "POST", "evaluation-tasks/"+id+"/samples", object{"size": 3, "seed": 7}, 201)
+	s.tables.MustExec(`
+		INSERT INTO corrections (item_id, variant, version, reviewer, keys, groups, contents)
+		SELECT i.id, 1, 2, '李雷', array_agg(DISTINCT r.answer_key), '{0,0}', '{0,1}'
+		FROM evaluation_items i
+		JOIN evaluation_runs r ON r.item_id = i.id AND r.is_current
+		WHERE i.task_id = $1 AND i.question_id = 'q3'
+		GROUP BY i.id`, id)
+	parts = s.partsOf(t, id)
+	maps.DeleteFunc(parts, func(name, _ string) bool {
+		return strings.HasPrefix(name, "report.") // they would take most of the test's time, and are not imported
+	})
+	return parts
+}
+
+// partsOf returns the files of a task's archive by name.
+func (s *site) partsOf(t *testing.T, id string) (parts map[string]string) {
+	t.Helper()
 	whole := s.get(t, api+"/"+id+"/archive").body
 	parts = map[string]string{}
 	files, err := zip.NewReader(bytes.NewReader(whole), int64(len(whole)))
 	require.NoError(t, err)
 	for _, one := range files.File {
-		if strings.HasPrefix(one.Name, "report.") || strings.HasPrefix(one.Name, "dataset.") {
-			continue // they would take most of the test's time, and are not imported
-		}
 		content, err := one.Open()
 		require.NoError(t, err)
 		text, err := io.ReadAll(content)
@@ -72,8 +106,35 @@ func (s *site) archived(t *testing.T) (parts map[string]string) {
 	return parts
 }
 
-// packed makes an archive of files.
+// packed makes an archive of files. Its manifest has their hashes, unless it is one of the older format.
 func packed(t *testing.T, parts map[string]string) []byte {
+	t.Helper()
+	return zipped(t, hashed(t, parts))
+}
+
+// hashed returns files with a manifest that has their hashes, unless it is one of the older format.
+func hashed(t *testing.T, parts map[string]string) map[string]string {
+	t.Helper()
+	var about map[string]any
+	if json.Unmarshal([]byte(parts["manifest.json"]), &about) == nil && about["parts"] != nil {
+		sums := map[string]string{}
+		for name, text := range parts {
+			if name != "manifest.json" {
+				sum := sha256.Sum256([]byte(text))
+				sums[strings.TrimPrefix(name, "another ")] = hex.EncodeToString(sum[:])
+			}
+		}
+		about["parts"] = sums
+		text, err := json.Marshal(about)
+		require.NoError(t, err)
+		parts = maps.Clone(parts)
+		parts["manifest.json"] = string(text)
+	}
+	return parts
+}
+
+// zipped makes a ZIP file of files.
+func zipped(t *testing.T, parts map[string]string) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	writer := zip.NewWriter(&out)
@@ -269,6 +330,67 @@ func wrongValues() (all []wrongValue) {
 		`{"overall":1e400}`,
 		`{"a":`+digits+`}`)
 	run("evaluations.1.raw", `"\u0000"`)
+	run("evaluations.1.votes", `[2]`, `"a"`, listOf(101, "0.5"))
+	run("longest_silence_ms", `-1`)
+	return append(all, wrongCalls()...)
+}
+
+// wrongCalls are values that parts about calls, files, samples and groupings must not have.
+func wrongCalls() (all []wrongValue) {
+	wrong := func(file string, line int, path string, values ...string) {
+		for _, value := range values {
+			all = append(all, wrongValue{file: file, line: line, path: path, value: value})
+		}
+	}
+	wrong("task.json", 0, "dataset_encoding", `"latin1"`)
+	wrong("task.json", 0, "id_column", `"\u0000"`)
+	const correction = `{"variant":1,"version":1,"reviewer":"a","created_at":"2026-01-01T00:00:00Z","answers":` +
+		`[{"key":"00112233445566778899aabbccddeeff","group":0,"content":0}]}`
+	for _, change := range [][2]string{{`"variant":1`, `"variant":2`}, {`"version":1`, `"version":0`}, {`"a"`, `" "`},
+		{`"2026-01-01T00:00:00Z"`, `null`}, {`00112233`, `0011223`}, {`"group":0`, `"group":1`},
+		{`"content":0`, `"content":-1`}, {`"group"`, `"more":1,"group"`}, {correction, correction + "," + correction}} {
+		wrong("items.jsonl", 1, "corrections", "["+strings.Replace(correction, change[0], change[1], 1)+"]")
+	}
+	wrong("events.jsonl", 1, "question_id", `"q9"`, `7`)
+	wrong("events.jsonl", 1, "run_index", `3`, `0`)
+	wrong("events.jsonl", 1, "events", `[]`, `null`, `7`, listOf(10_001, `{"seq":1}`))
+	wrong("events.jsonl", 1, "events.0.seq", `0`, `"1"`, `99999999999`)
+	wrong("events.jsonl", 1, "events.0.at_ms", `-1`, `99999999999`)
+	wrong("events.jsonl", 1, "events.0.type", `"dance"`, `null`)
+	wrong("events.jsonl", 1, "events.0.surprise", `1`)
+	for _, data := range []string{`{"status":"GREAT"}`, `{"progress":101}`, `{"progress":-1}`, `{"attempt":-1}`,
+		`{"dropped":-1}`, `{"wait_ms":99999999999}`, `{"name":` + quotedText(3000, "n") + `}`, `{"content":"AA=="}`,
+		`{"raw":` + quotedText(40_000, "r") + `}`, `{"url":` + quotedText(20_000, "u") + `}`, `{"text":7}`,
+		`{"Text":"a"}`, `{"text":"a","text":"b"}`} {
+		all = append(all, wrongValue{file: "events.jsonl", line: 1, path: "events.0.data", value: data, column: "events[1]"})
+	}
+	all[len(all)-2].column, all[len(all)-1].column = "Text", "text"
+	wrong("tools.jsonl", 1, "number", `0`, `-1`)
+	wrong("tools.jsonl", 1, "status", `"GREAT"`, `""`)
+	wrong("tools.jsonl", 1, "tool", `"\u0000"`, quotedText(3000, "t"))
+	wrong("tools.jsonl", 1, "progress", `101`)
+	wrong("tools.jsonl", 1, "input", quotedText(40_000, "i"))
+	wrong("tools.jsonl", 1, "ended_ms", `-1`)
+	wrong("tools.jsonl", 2, "run_index", `1`) // not in order: its number is not above the one before
+	all[len(all)-1].column = "number"
+	wrong("assets.jsonl", 2, "question_id", `"q9"`)
+	wrong("assets.jsonl", 2, "run_index", `3`)
+	wrong("assets.jsonl", 2, "id", `7`)
+	wrong("assets.jsonl", 2, "path", `"../../x.png"`, `"/etc/passwd"`, `""`, `"a\u0000b"`, quotedText(300, "p"))
+	wrong("assets.jsonl", 2, "type", `"program"`, `"audio"`)
+	all[len(all)-1].column = "file"
+	wrong("assets.jsonl", 2, "original_url", `"\u0000"`, `"no address"`)
+	wrong("assets.jsonl", 2, "state", `"LOST"`, `"QUEUED"`)
+	all[len(all)-1].column = "file"
+	wrong("assets.jsonl", 2, "sha256", `"00"`, `7`)
+	wrong("assets.jsonl", 2, "file", `"items.jsonl"`, `"../x"`)
+	wrong("assets.jsonl", 2, "storage_key", `"uploads/x"`)
+	wrong("assets.jsonl", 2, "created_at", `"never"`)
+	wrong("samples.jsonl", 1, "seed", `"7"`, `1.5`)
+	wrong("samples.jsonl", 1, "runs", `[]`, `null`, listOf(1001, `{}`))
+	wrong("samples.jsonl", 1, "more", `1`)
+	all = append(all, wrongValue{file: "samples.jsonl", line: 1, path: "runs.0.question_id", value: `"q9"`,
+		column: "question_id"})
 	return all
 }
 
@@ -287,6 +409,7 @@ func TestWrongValuesOfArchivesAreRefused(t *testing.T) {
 	id := imported.TaskID
 	var before int
 	require.NoError(t, s.tables.Get(&before, `SELECT count(*) FROM evaluation_tasks`))
+	files := s.storedFiles(t)
 	for _, one := range wrongValues() {
 		name := fmt.Sprintf("%s line %d: %s %.60s", one.file, one.line, one.path, one.value)
 		changed := maps.Clone(parts)
@@ -322,6 +445,7 @@ func TestWrongValuesOfArchivesAreRefused(t *testing.T) {
 	var after int
 	require.NoError(t, s.tables.Get(&after, `SELECT count(*) FROM evaluation_tasks`))
 	require.Equal(t, before, after)
+	require.ElementsMatch(t, files, s.storedFiles(t), "no file of a refused archive stays")
 	for _, path := range []string{"/tasks", "/tasks/" + id, "/tasks/" + id + "/results", "/tasks/" + id + "/report",
 		api + "/" + id + "/statistics"} {
 		require.Equal(t, http.StatusOK, s.get(t, path).StatusCode, path)
@@ -428,35 +552,165 @@ func TestArchivesThatAreRefused(t *testing.T) {
 	require.Zero(t, s.reports.Load(), s.told.String())
 }
 
-// The archive of an imported task equals the archive that was imported.
+// The archive of an imported task equals the archive that was imported, in another project, too: pictures, previews, the
+// replay, people's groupings and samples are there again.
 func TestArchivesAreReadAsTheyWereWritten(t *testing.T) {
+	t.Parallel()
+	s, other := newSite(t, true), newSite(t, true)
+	parts := s.archived(t)
+	for _, name := range []string{"events.jsonl", "tools.jsonl", "assets.jsonl", "samples.jsonl", "dataset.csv",
+		"files/1/variant_1_run_1/一/图.png"} {
+		require.NotEmpty(t, parts[name], name)
+	}
+	require.Contains(t, parts["runs.jsonl"], `"response_bytes":"YQBi"`)
+	require.Contains(t, parts["runs.jsonl"], `"ratings" : {"`)
+	require.Contains(t, parts["runs.jsonl"], `"is_default" : true`)
+	require.Contains(t, parts["items.jsonl"], `"turn":2`)
+	require.Contains(t, parts["items.jsonl"], `"reviewer":"李雷"`)
+	for name, site := range map[string]*site{"the same installation": s, "another installation": other} {
+		answer := site.importArchive(t, packed(t, parts))
+		require.Equal(t, http.StatusCreated, answer.StatusCode, string(answer.body))
+		var created struct {
+			TaskID string `json:"task_id"`
+		}
+		answer.into(t, &created)
+		again := site.partsOf(t, created.TaskID)
+		for _, part := range slices.Sorted(maps.Keys(parts)) {
+			if part != "manifest.json" {
+				require.Equal(t, timeless(parts[part]), timeless(again[part]), "%s: %s", name, part)
+			}
+		}
+		statistics := site.entry(t, "GET", "evaluation-tasks/"+created.TaskID, nil, 200)["statistics"].(object)
+		require.NotNil(t, statistics["agreement"], "complete at once")
+
+		assets := site.assetsOf(t, created.TaskID, "question_id=q1")
+		require.Len(t, assets, 4)
+		file := site.get(t, assets[0].URL)
+		require.Equal(t, parts["files/1/variant_1_run_1/一/图.png"], string(file.body))
+		require.Equal(t, "image/png", file.Header.Get("Content-Type"))
+		require.Equal(t, http.StatusOK, site.get(t, assets[0].URL+"/thumbnail").StatusCode)
+		require.Equal(t, "FAILED", assets[1].State)
+		var events struct {
+			Items []struct {
+				Type string
+				Data struct {
+					AssetID string `json:"asset_id"`
+				}
+			}
+			Tools []struct{ Tool, Status string } `json:"tool_executions"`
+		}
+		site.get(t, fmt.Sprintf("%s/%s/runs/%d/events", api, created.TaskID, assets[0].RunID)).into(t, &events)
+		require.Equal(t, "task_started", events.Items[0].Type)
+		require.Equal(t, "task_completed", events.Items[len(events.Items)-1].Type)
+		require.Len(t, events.Tools, 1)
+		for _, one := range events.Items {
+			if one.Type == "image_preview" {
+				url := strings.TrimSuffix(assets[0].URL, assets[0].ID) + one.Data.AssetID
+				require.Equal(t, "image/png", site.get(t, url).Header.Get("Content-Type"), "the preview's copy")
+			}
+		}
+		page := site.get(t, "/tasks/"+created.TaskID+"/replay/1").page(t)
+		require.Positive(t, page.Find("img").Length())
+		require.Equal(t, http.StatusOK, site.get(t, "/tasks/"+created.TaskID+"/gallery").StatusCode)
+	}
+	require.Zero(t, s.reports.Load(), s.told.String())
+	require.Zero(t, other.reports.Load(), other.told.String())
+}
+
+// timeless returns a part in which times are written in one way, and files have no ids of their installation.
+func timeless(part string) string {
+	part = strings.ReplaceAll(part, "+00:00", "Z")
+	return ofInstallation.ReplaceAllString(part, `"$1":"…"`)
+}
+
+var ofInstallation = regexp.MustCompile(`"(asset_id|id)":"[0-9a-f]{8}-[-0-9a-f]{27}"`)
+
+// An archive of the older format has no hashes; what it has is read as it was, and only that.
+func TestOlderArchivesAreStillRead(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
 	parts := s.archived(t)
+	parts["manifest.json"] = `{"kind":"wending-task","format":1,"version":"1","exported_at":"2026-01-01T00:00:00Z"}`
+	parts["assets.jsonl"] = `{"question_id":"q1","variant":1,"run_index":1,"path":"a.png","type":"image"}`
+	parts["report.csv"] = "a"
 	answer := s.importArchive(t, packed(t, parts))
 	require.Equal(t, http.StatusCreated, answer.StatusCode, string(answer.body))
 	var created struct {
 		TaskID string `json:"task_id"`
 	}
 	answer.into(t, &created)
-	again := s.get(t, api+"/"+created.TaskID+"/archive").body
-	files, err := zip.NewReader(bytes.NewReader(again), int64(len(again)))
-	require.NoError(t, err)
-	for _, name := range []string{"task.json", "items.jsonl", "runs.jsonl"} {
-		file, err := files.Open(name)
-		require.NoError(t, err)
-		text, err := io.ReadAll(file)
-		require.NoError(t, err)
-		require.Equal(t, strings.ReplaceAll(parts[name], "+00:00", "Z"), strings.ReplaceAll(string(text), "+00:00", "Z"),
-			name)
+	again := s.partsOf(t, created.TaskID)
+	require.Equal(t, timeless(parts["runs.jsonl"]), timeless(again["runs.jsonl"]))
+	require.NotContains(t, again, "events.jsonl")
+	require.NotContains(t, again, "assets.jsonl")
+	parts["runs.jsonl"] = altered(t, strings.SplitAfter(parts["runs.jsonl"], "\n")[0], "score", "7")
+	require.Equal(t, http.StatusUnprocessableEntity, s.importArchive(t, packed(t, parts)).StatusCode)
+}
+
+// A part that was changed, added, removed or renamed since the archive was written is refused, and so are files that are
+// not what the list of files says. Nothing of such an archive stays.
+func TestArchivesMustMatchTheirManifest(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	parts := hashed(t, s.archived(t))
+	picture := "files/1/variant_1_run_1/一/图.png"
+	files := s.storedFiles(t)
+	with := func(changes map[string]string) map[string]string {
+		changed := maps.Clone(parts)
+		for name, text := range changes {
+			if changed[name] = text; text == "" {
+				delete(changed, name)
+			}
+		}
+		return changed
 	}
-	require.Contains(t, parts["runs.jsonl"], `"response_bytes":"YQBi"`)
-	require.Contains(t, parts["runs.jsonl"], `"ratings" : {"`)
-	require.Contains(t, parts["runs.jsonl"], `"is_default" : true`)
-	require.Contains(t, parts["items.jsonl"], `"turn":2`)
-	statistics := s.entry(t, "GET", "evaluation-tasks/"+created.TaskID, nil, 200)["statistics"].(object)
-	require.NotNil(t, statistics["agreement"], "complete at once")
+	for name, one := range map[string]struct {
+		content []byte
+		says    string
+	}{
+		"other runs":         {zipped(t, with(map[string]string{"runs.jsonl": parts["runs.jsonl"] + "\n"})), "runs.jsonl"},
+		"another picture":    {zipped(t, with(map[string]string{picture: parts[picture] + "x"})), "图.png"},
+		"no picture":         {zipped(t, with(map[string]string{picture: ""})), "图.png"},
+		"no events":          {zipped(t, with(map[string]string{"events.jsonl": ""})), "events.jsonl"},
+		"a part more":        {zipped(t, with(map[string]string{"notes.txt": "a"})), "notes.txt"},
+		"a file more":        {zipped(t, with(map[string]string{"files/x.png": "a"})), "files/x.png"},
+		"an unknown part":    {packed(t, with(map[string]string{"notes.txt": "a"})), "notes.txt"},
+		"an unknown dataset": {packed(t, with(map[string]string{"dataset.exe": "a"})), "dataset.exe"},
+		"an unlisted file":   {packed(t, with(map[string]string{"files/x.png": "a"})), "files/x.png"},
+		"a page as picture":  {packed(t, with(map[string]string{picture: "<!DOCTYPE html><script>"})), "assets.jsonl"},
+		"an empty picture":   {packed(t, with(map[string]string{picture: "\x00"})), "assets.jsonl"},
+		"a large picture": {packed(t, with(map[string]string{picture: parts[picture] + strings.Repeat("\x00", maxAsset)})),
+			"assets.jsonl"},
+		"hashes of format 1": {zipped(t, with(map[string]string{"manifest.json": `{"kind":"wending-task","format":1,` +
+			`"parts":{"task.json":"00"}}`})), "manifest.json"},
+		"no hashes":        {zipped(t, with(map[string]string{"manifest.json": `{"kind":"wending-task","format":2}`})), "json"},
+		"50,001 hashes":    {zipped(t, with(map[string]string{"manifest.json": manyParts(50_001)})), "50,000"},
+		"a hash twice":     {zipped(t, with(map[string]string{"manifest.json": `{"parts":{"a":"1","a":"2"}}`})), "manifest.json"},
+		"events of no run": {packed(t, with(map[string]string{"runs.jsonl": "\n"})), "runs.jsonl"},
+		"events out of turn": {packed(t, with(map[string]string{"events.jsonl": parts["events.jsonl"] + parts["events.jsonl"]})),
+			"events.jsonl"},
+		"a dataset of 6 MB": {packed(t, with(map[string]string{"dataset.csv": strings.Repeat("a", 6<<20)})), "dataset.csv"},
+		"no dataset":        {packed(t, with(map[string]string{"dataset.csv": ""})), "dataset.csv"},
+	} {
+		answer := s.importArchive(t, one.content)
+		require.Equal(t, http.StatusUnprocessableEntity, answer.StatusCode, "%s: %.300s", name, answer.body)
+		require.Contains(t, string(answer.body), "ARCHIVE_INVALID", name)
+		require.Contains(t, string(answer.body), one.says, name)
+	}
+	var tasks int
+	require.NoError(t, s.tables.Get(&tasks, `SELECT count(*) FROM evaluation_tasks`))
+	require.Equal(t, 1, tasks)
+	require.ElementsMatch(t, files, s.storedFiles(t))
 	require.Zero(t, s.reports.Load(), s.told.String())
+}
+
+func manyParts(n int) string {
+	var all strings.Builder
+	all.WriteString(`{"kind":"wending-task","format":2,"parts":{"a":"b"`)
+	for place := range n {
+		fmt.Fprintf(&all, `,"files/%d":"00"`, place)
+	}
+	return all.String() + "}}"
 }
 
 // Imports count as uploads, and are refused if their unpacked content does not fit into the disk quota.

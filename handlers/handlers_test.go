@@ -141,6 +141,7 @@ func newSiteAt(t testing.TB, database string, lanes int, access handlers.Access)
 	handler, err := handlers.New(handlers.Config{Store: s.store, Queue: queue, Agents: client, Models: client,
 		Guard: guard, ModelGuard: guard,
 		Sender: sender, NotifyGuard: guard, Sealer: sealer, Files: files, Assets: s.assets,
+		AssetBytes: maxAsset,
 		Defaults: tasks.Settings{RunsPerItem: 5, TimeoutSeconds: 10, MaxRetries: 1, Concurrency: 4, UseStream: true,
 			RateLimit: "unlimited"},
 		Access: access, DatabaseURL: listening(database, access),

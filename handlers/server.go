@@ -65,8 +65,9 @@ type Config struct {
 	Sealer      *secret.Sealer
 	// Files stores datasets and uploads.
 	Files *blob.Disk
-	// Assets are the files that agents produce.
-	Assets blob.Store
+	// Assets are the files that agents produce, each of at most AssetBytes.
+	Assets     blob.Store
+	AssetBytes int64
 	// Defaults are the settings of a task whose creator does not set them.
 	Defaults tasks.Settings
 	// RateCeiling is the rate limit that no task may exceed: N/s, N/m or unlimited.
@@ -258,7 +259,8 @@ func (s *Server) mount(e *echo.Echo) {
 	replay.RegisterPages(compressed, replays)
 	galleries := replay.FilesConfig{Store: s.Store, Files: s.Assets, Version: s.Version, Failed: s.failed}
 	transfers := transfer.Config{Failed: s.failed,
-		Archiver: &archive.Archiver{Store: s.Store, Tasks: s.tasks, Files: s.Assets, Version: s.Version}}
+		Archiver: &archive.Archiver{Store: s.Store, Tasks: s.tasks, Files: s.Assets, MaxFile: s.AssetBytes, Log: s.Log,
+			Version: s.Version}}
 	transfer.RegisterPages(compressed, transfers)
 	web.RegisterStorage(compressed, web.StorageConfig{Store: s.Store, Files: s.Files, HistoryDays: s.HistoryDays,
 		UploadDays: s.UploadDays, Version: s.Version})

@@ -88,6 +88,24 @@ func (c Correction) Store(ctx context.Context, tx *sqlx.Tx, itemID int64) error 
 	return pg.Classify("store a person's grouping", err)
 }
 
+// ImportCorrections stores corrections of an imported task, by question id, as the current ones, within a transaction.
+func ImportCorrections(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, said map[string][]Correction) error {
+	const store = `
+		INSERT INTO corrections (item_id, variant, version, reviewer, keys, groups, contents, created_at)
+		SELECT i.id, $3, $4, $5, $6, $7, $8, $9
+		FROM evaluation_items i
+		WHERE i.task_id = $1 AND i.question_id = $2`
+	for questionID, all := range said {
+		for _, one := range all {
+			if _, err := tx.ExecContext(ctx, store, taskID, questionID, one.Variant, one.Version, one.Reviewer, one.Keys,
+				one.Groups, one.Contents, one.CreatedAt); err != nil {
+				return pg.Classify("store people's groupings", err)
+			}
+		}
+	}
+	return nil
+}
+
 // Against returns how far the groupings of a task's model agree with those of people.
 func Against(ctx context.Context, db sqlx.QueryerContext, taskID uuid.UUID) (of Reliability, err error) {
 	corrections, err := Corrections(ctx, db, taskID)

@@ -25,9 +25,15 @@ type Archives struct{ db *pg.Pool }
 // NewArchives returns the Archives of a store.
 func NewArchives(store *db.Store) Archives { return Archives{store.Pool()} }
 
-// Meanings returns models' groupings of the answers to a task's questions by meaning, by item.
-func (a Archives) Meanings(ctx context.Context, taskID uuid.UUID) (map[int64]meaning.Grouping, error) {
-	return meaning.Current(ctx, a.db, taskID)
+// Meanings returns models' groupings of the answers to a task's questions by meaning, and people's corrections of them,
+// by item.
+func (a Archives) Meanings(ctx context.Context, taskID uuid.UUID) (said map[int64]meaning.Grouping,
+	corrections map[int64][]meaning.Correction, err error) {
+	if said, err = meaning.Current(ctx, a.db, taskID); err != nil {
+		return nil, nil, err
+	}
+	corrections, err = meaning.Corrections(ctx, a.db, taskID)
+	return said, corrections, err
 }
 
 // EachRun calls yield with the current runs of a task as JSON objects, one at a time: they include the question_id
@@ -42,14 +48,14 @@ func (a Archives) EachRun(ctx context.Context, taskID uuid.UUID, yield func(json
 				r.failed_attempts, r.created_at,
 				r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens, CAST(r.cost AS text) AS cost, r.first_token_ms,
 				r.passed, r.score,
-				r.conversation_id,
+				r.conversation_id, r.longest_silence_ms,
 				(SELECT json_agg(json_build_object('evaluator', e.evaluator, 'status', e.status, 'score', e.score, 'passed',
 				e.passed, 'reason', e.reason,
 						'error_code', e.error_code, 'error_message', e.error_message, 'ratings', e.ratings, 'is_default', e.is_default,
 						'raw', e.raw,
 						'latency_ms', e.latency_ms, 'input_tokens', e.input_tokens, 'output_tokens', e.output_tokens, 'total_tokens',
 						e.total_tokens,
-						'cost', CAST(e.cost AS text), 'version', e.version) ORDER BY e.evaluator)
+						'cost', CAST(e.cost AS text), 'version', e.version, 'votes', e.votes) ORDER BY e.evaluator)
 				FROM evaluations e
 				WHERE e.run_id = r.id) AS evaluations
 			FROM evaluation_runs r
@@ -74,24 +80,26 @@ type ArchivedRun struct {
 	ResponseBytes []byte       `json:"response_bytes"`
 	Reasoning     *string      `json:"reasoning"`
 	// AnswerKey is in hexadecimal.
-	AnswerKey       *string              `json:"answer_key"`
-	LatencyMS       *int                 `json:"latency_ms"`
-	Attempts        *int                 `json:"attempts"`
-	ErrorCode       *string              `json:"error_code"`
-	ErrorMessage    *string              `json:"error_message"`
-	FinishReason    *string              `json:"finish_reason"`
-	CreatedAt       *time.Time           `json:"created_at"`
-	InputTokens     *int                 `json:"input_tokens"`
-	OutputTokens    *int                 `json:"output_tokens"`
-	ReasoningTokens *int                 `json:"reasoning_tokens"`
-	TotalTokens     *int                 `json:"total_tokens"`
-	Cost            *string              `json:"cost"`
-	FirstTokenMS    *int                 `json:"first_token_ms"`
-	Passed          *bool                `json:"passed"`
-	Score           *float64             `json:"score"`
-	ConversationID  *string              `json:"conversation_id"`
-	FailedAttempts  db.FailedAttempts    `json:"failed_attempts,omitempty"`
-	Evaluations     []ArchivedEvaluation `json:"evaluations"`
+	AnswerKey       *string    `json:"answer_key"`
+	LatencyMS       *int       `json:"latency_ms"`
+	Attempts        *int       `json:"attempts"`
+	ErrorCode       *string    `json:"error_code"`
+	ErrorMessage    *string    `json:"error_message"`
+	FinishReason    *string    `json:"finish_reason"`
+	CreatedAt       *time.Time `json:"created_at"`
+	InputTokens     *int       `json:"input_tokens"`
+	OutputTokens    *int       `json:"output_tokens"`
+	ReasoningTokens *int       `json:"reasoning_tokens"`
+	TotalTokens     *int       `json:"total_tokens"`
+	Cost            *string    `json:"cost"`
+	FirstTokenMS    *int       `json:"first_token_ms"`
+	Passed          *bool      `json:"passed"`
+	Score           *float64   `json:"score"`
+	ConversationID  *string    `json:"conversation_id"`
+	// LongestSilence is in milliseconds.
+	LongestSilence *int                 `json:"longest_silence_ms"`
+	FailedAttempts db.FailedAttempts    `json:"failed_attempts,omitempty"`
+	Evaluations    []ArchivedEvaluation `json:"evaluations"`
 }
 
 // ArchivedEvaluation is an evaluator's verdict on a run of an archive.
@@ -112,6 +120,8 @@ type ArchivedEvaluation struct {
 	TotalTokens  *int               `json:"total_tokens"`
 	Cost         *string            `json:"cost"`
 	Version      *int               `json:"version"`
+	// Votes are the scores of the votes of a judge that votes several times.
+	Votes []float64 `json:"votes"`
 }
 
 // SetAnswer sets the run's answer and its key. Characters that cannot be stored are replaced, and the exact bytes kept.
@@ -152,13 +162,13 @@ const insertRuns = `
 			attempts int, error_code text, error_message text, finish_reason text, created_at timestamptz, input_tokens int,
 			output_tokens int, reasoning_tokens int,
 			total_tokens int, cost numeric, first_token_ms int, passed bool, score float8, conversation_id text,
-			failed_attempts jsonb, evaluations json)),
+			failed_attempts jsonb, longest_silence_ms int, evaluations json)),
 	stored AS (
 		INSERT INTO evaluation_runs (
 			unit_id, epoch, task_id, launch_id, item_id, variant, run_index, status, response_body, response_bytes, reasoning,
 			answer_key, latency_ms, attempts,
 			error_code, error_message, finish_reason, created_at, input_tokens, output_tokens, reasoning_tokens, total_tokens,
-			cost, first_token_ms, passed, score, conversation_id, failed_attempts)
+			cost, first_token_ms, passed, score, conversation_id, failed_attempts, longest_silence_ms)
 		SELECT nextval(pg_get_serial_sequence('units', 'id')), 1, t.id, $3, i.id, line.variant, line.run_index, line.status,
 		line.response_body,
 			decode(line.response_bytes, 'base64'), line.reasoning, decode(line.answer_key, 'hex'), line.latency_ms,
@@ -166,7 +176,7 @@ const insertRuns = `
 			line.error_code, line.error_message, line.finish_reason, coalesce(line.created_at, now()), line.input_tokens,
 			line.output_tokens, line.reasoning_tokens,
 			line.total_tokens, line.cost, line.first_token_ms, line.passed, line.score, line.conversation_id,
-			line.failed_attempts
+			line.failed_attempts, line.longest_silence_ms
 		FROM line
 		JOIN evaluation_tasks t ON t.id = $2
 		JOIN evaluation_items i ON i.task_id = t.id AND i.question_id = line.question_id
@@ -177,17 +187,17 @@ const insertRuns = `
 		INSERT INTO evaluations (
 			run_id, evaluator, task_id, status, score, passed, reason, error_code, error_message, ratings, is_default, raw,
 			latency_ms, input_tokens, output_tokens,
-			total_tokens, cost, version)
+			total_tokens, cost, version, votes)
 		SELECT stored.id, e.evaluator, $2, e.status, e.score, e.passed, e.reason, e.error_code, e.error_message, e.ratings,
 		coalesce(e.is_default, false), e.raw,
-			e.latency_ms, e.input_tokens, e.output_tokens, e.total_tokens, e.cost, e.version
+			e.latency_ms, e.input_tokens, e.output_tokens, e.total_tokens, e.cost, e.version, e.votes
 		FROM line
 		JOIN evaluation_items i ON i.task_id = $2 AND i.question_id = line.question_id
 		JOIN stored ON stored.item_id = i.id AND stored.variant = line.variant AND stored.run_index = line.run_index
 		CROSS JOIN json_to_recordset(coalesce(line.evaluations, '[]')) AS e (
 			evaluator int, status text, score float8, passed bool, reason text, error_code text, error_message text,
 			ratings json, is_default bool, raw text,
-			latency_ms int, input_tokens int, output_tokens int, total_tokens int, cost numeric, version int)
+			latency_ms int, input_tokens int, output_tokens int, total_tokens int, cost numeric, version int, votes float8[])
 		JOIN task_evaluators known ON known.task_id = $2 AND known.number = e.evaluator)
 	SELECT count(*) FROM stored`
 
@@ -200,6 +210,16 @@ type Imported struct {
 	// Next returns the next run and its approximate size in bytes, and nil after the last run. Runs belong to
 	// questions and variants of the task, and each place occurs only once.
 	Next func() (run *ArchivedRun, size int, err error)
+	// NextPart and NextTool return the parts of events and the tool calls of these runs in the same way; nil means that
+	// there are none.
+	NextPart func() (part *ArchivedPart, size int, err error)
+	NextTool func() (tool *ArchivedTool, size int, err error)
+	// Assets returns the files of these runs, whose copies are in the store already; nil means that there are none. It is
+	// called after all others.
+	Assets func() ([]ArchivedAsset, error)
+	// Corrections are people's groupings of answers by meaning, by question id.
+	Corrections map[string][]meaning.Correction
+	Samples     []ArchivedSample
 	// Assess assesses items of the task, given by id.
 	Assess func(ctx context.Context, results report.Assessor, itemIDs []int64) error
 }
@@ -236,7 +256,13 @@ func (a Archives) Import(ctx context.Context, imported Imported) error {
 			n.By.Via); err != nil {
 			return pg.Classify("store the launch", err)
 		}
-		if err := storeAll(ctx, tx, task.ID, launchID, imported.Next); err != nil {
+		if err := storeRuns(ctx, tx, task.ID, launchID, imported.Next); err != nil {
+			return err
+		}
+		if err := storeCalls(ctx, tx, imported); err != nil {
+			return err
+		}
+		if err := storeSamples(ctx, tx, task.ID, imported.Samples); err != nil {
 			return err
 		}
 		said := map[string]meaning.Grouping{}
@@ -246,6 +272,9 @@ func (a Archives) Import(ctx context.Context, imported Imported) error {
 			}
 		}
 		if err := meaning.Import(ctx, tx, task.ID, said); err != nil {
+			return err
+		}
+		if err := meaning.ImportCorrections(ctx, tx, task.ID, imported.Corrections); err != nil {
 			return err
 		}
 		if err := assess(ctx, tx, task.ID, imported.Assess); err != nil {
@@ -287,32 +316,16 @@ func planRuns(ctx context.Context, tx *sqlx.Tx, n db.NewTask) (extra int, err er
 	return extra, pg.Classify("count the planned runs", err)
 }
 
-func storeAll(ctx context.Context, tx *sqlx.Tx, taskID, launchID uuid.UUID,
+func storeRuns(ctx context.Context, tx *sqlx.Tx, taskID, launchID uuid.UUID,
 	next func() (*ArchivedRun, int, error)) error {
-	for isDone := false; !isDone; {
-		runs := []*ArchivedRun{}
-		for size := 0; len(runs) < archivedAtOnce && size < batchBytes; {
-			run, bytes, err := next()
-			if err != nil {
-				return err
-			}
-			if isDone = run == nil; isDone {
-				break
-			}
-			runs, size = append(runs, run), size+bytes
-		}
-		if len(runs) == 0 {
-			return nil
-		}
+	return inBatches(next, func(runs []*ArchivedRun) error {
 		text, err := json.Marshal(runs)
 		if err != nil {
 			return fmt.Errorf("write the runs: %w", err)
 		}
-		if _, err := tx.ExecContext(ctx, insertRuns, text, taskID, launchID); err != nil {
-			return pg.Classify("store runs", err)
-		}
-	}
-	return nil
+		_, err = tx.ExecContext(ctx, insertRuns, text, taskID, launchID)
+		return pg.Classify("store runs", err)
+	})
 }
 
 // assessedAtOnce is how many questions are assessed between two statements: the server aborts transactions that

@@ -80,8 +80,8 @@ func RegisterAPI(api huma.API, config Config) {
 		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/archive", ID: "get-archive", Tag: "tasks",
 		Summary: "Download a task with its results",
 		Description: "A ZIP file with the settings (without secrets), the questions, the current runs with their " +
-			"evaluations, the report in every format, and the files that agents produced. Another installation can import it, " +
-			"except for those files.",
+			"evaluations, the report in every format, the events of the calls, and the files that agents produced. " +
+			"`manifest.json` has the SHA-256 of every part. Another installation can import the archive.",
 		Faults:    []string{request.CodeTaskNotFound, request.CodeTaskNotFinished},
 		Responses: map[string]*huma.Response{"200": rest.Download("The archive", map[string]string{"application/zip": ""})},
 	}, h.get)
@@ -89,7 +89,9 @@ func RegisterAPI(api huma.API, config Config) {
 		Method: http.MethodPost, Path: paths.APITasks + "/import", ID: "import-task", Tag: "tasks",
 		Status: http.StatusCreated, Summary: "Import a task with its results",
 		Description: "The file downloaded from archive, as the body or as the form field archive. The new task has a new " +
-			"id, no secrets and no channels. Errors name the file, line and member concerned.",
+			"id, no secrets and no channels; its files and the replay of its calls are there again. An archive with a part " +
+			"that is unknown or does not match its hash is refused; archives of earlier versions (format 1) have no hashes. " +
+			"Errors name the file, line and member concerned.",
 		Faults: []string{request.CodeArchiveInvalid, request.CodeRequestTooLarge, request.CodeQuotaExceeded},
 		Body: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 			"application/zip": {Schema: &binary},
@@ -109,7 +111,7 @@ func (h *handler) get(ctx context.Context, input *taskPath) (*huma.StreamRespons
 		return nil, request.NewFault(request.CodeTaskNotFinished)
 	}
 	var parts []archive.Part
-	for _, format := range []string{"csv", "xlsx", "jsonl", "html"} {
+	for _, format := range archive.Reports {
 		parts = append(parts, archive.Part{Name: "report." + format, Write: func(ctx context.Context, to io.Writer) error {
 			write, err := reading.NewReports(h.Archiver.Store, h.Archiver.Files).Prepare(ctx, task,
 				reading.Order{Format: format, IncludeErrors: true})

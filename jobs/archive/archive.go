@@ -3,15 +3,12 @@
 package archive
 
 import (
-	"archive/zip"
 	"context"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
+	"log/slog"
 	"slices"
-	"time"
 
 	"wending/db"
 	"wending/db/engine"
@@ -25,32 +22,12 @@ import (
 type Archiver struct {
 	Store *db.Store
 	Tasks *tasks.Service
-	// Files stores the files that agents produced.
-	Files blob.Store
+	// Files stores the files that agents produced, each of at most MaxFile bytes.
+	Files   blob.Store
+	MaxFile int64
+	Log     *slog.Logger
 	// Version is the program's version.
 	Version string
-}
-
-// The files of an archive.
-const (
-	manifestName = "manifest.json"
-	taskName     = "task.json"
-	itemsName    = "items.jsonl"
-	runsName     = "runs.jsonl"
-	assetsName   = "assets.jsonl"
-)
-
-const (
-	kind   = "wending-task"
-	format = 1
-)
-
-// manifest describes an archive.
-type manifest struct {
-	Kind       string    `json:"kind"`
-	Format     int       `json:"format"`
-	Version    string    `json:"version"`
-	ExportedAt time.Time `json:"exported_at"`
 }
 
 // header is a task without its questions and results.
@@ -67,11 +44,16 @@ type header struct {
 	Adaptive       *db.Adaptive     `json:"adaptive,omitempty"`
 	MeaningTarget  *int             `json:"meaning_target,omitempty"`
 	// AnswersFrom is the format of the file that the answers came from; absent if the task asked agents.
-	AnswersFrom    *string         `json:"answers_from,omitempty"`
-	IsBlindReview  bool            `json:"is_blind_review,omitempty"`
-	MaxCost        *string         `json:"max_cost"`
-	DatasetName    string          `json:"dataset_name"`
-	Extension      string          `json:"dataset_extension"`
+	AnswersFrom   *string `json:"answers_from,omitempty"`
+	IsBlindReview bool    `json:"is_blind_review,omitempty"`
+	MaxCost       *string `json:"max_cost"`
+	DatasetName   string  `json:"dataset_name"`
+	Extension     string  `json:"dataset_extension"`
+	// HasDataset reports that the archive has the file of questions as it was uploaded. IDColumn and Encoding tell how to
+	// read it.
+	HasDataset     bool            `json:"has_dataset,omitempty"`
+	IDColumn       string          `json:"id_column,omitempty"`
+	Encoding       string          `json:"dataset_encoding,omitempty"`
 	QuestionColumn string          `json:"question_column"`
 	AnswerColumn   string          `json:"answer_column"`
 	VariableNames  list[variable]  `json:"variable_names"`
@@ -129,6 +111,7 @@ type item struct {
 	// PlannedRuns are the question's numbers of runs by variant; absent if all have the task's runs_per_item.
 	PlannedRuns list[plannedRuns] `json:"planned_runs,omitempty"`
 	Meaning     *grouped          `json:"meaning,omitempty"`
+	Corrections list[corrected]   `json:"corrections,omitempty"`
 }
 
 // grouped is a model's grouping of the answers to a question by meaning.
@@ -145,6 +128,23 @@ type groupedAnswer struct {
 	IsUnsure bool   `json:"is_unsure"`
 }
 
+// corrected is a person's grouping of a variant's answers by meaning.
+type corrected struct {
+	Variant   int                   `json:"variant"`
+	Version   int                   `json:"version"`
+	Reviewer  string                `json:"reviewer"`
+	CreatedAt *moment               `json:"created_at"`
+	Answers   list[correctedAnswer] `json:"answers"`
+}
+
+// correctedAnswer is an answer, named by its key in hexadecimal digits, with its group, from 0. Answers with the same
+// content differ at most in format.
+type correctedAnswer struct {
+	Key     string `json:"key"`
+	Group   int    `json:"group"`
+	Content int    `json:"content"`
+}
+
 // Texts of limited length, as members of lists.
 type (
 	variable string
@@ -155,17 +155,19 @@ type (
 	groupNote   string
 )
 
-func (target) listName() string         { return "targets" }
-func (variant) listName() string        { return "variants" }
-func (evaluator) listName() string      { return "evaluators" }
-func (evaluationLine) listName() string { return "evaluations" }
-func (attemptLine) listName() string    { return "failed_attempts" }
-func (variable) listName() string       { return "variable_names" }
-func (retryKind) listName() string      { return "retry_on" }
-func (value) listName() string          { return "variables" }
-func (plannedRuns) listName() string    { return "planned_runs" }
-func (groupedAnswer) listName() string  { return "answers" }
-func (groupNote) listName() string      { return "notes" }
+func (target) listName() string          { return "targets" }
+func (variant) listName() string         { return "variants" }
+func (evaluator) listName() string       { return "evaluators" }
+func (evaluationLine) listName() string  { return "evaluations" }
+func (attemptLine) listName() string     { return "failed_attempts" }
+func (variable) listName() string        { return "variable_names" }
+func (retryKind) listName() string       { return "retry_on" }
+func (value) listName() string           { return "variables" }
+func (plannedRuns) listName() string     { return "planned_runs" }
+func (groupedAnswer) listName() string   { return "answers" }
+func (corrected) listName() string       { return "corrections" }
+func (correctedAnswer) listName() string { return "answers" }
+func (groupNote) listName() string       { return "notes" }
 
 // Part is an additional file of an archive.
 type Part struct {
@@ -173,18 +175,11 @@ type Part struct {
 	Write func(ctx context.Context, w io.Writer) error
 }
 
-// Write writes a task that has ended, with further parts and the files that its agents produced. Entries are
-// streamed: memory holds one line.
+// Write writes a task that has ended, with further parts, which are reports, the events of its calls and the files that
+// its agents produced. Parts are streamed: memory holds one line, and the names and hashes of the parts.
 func (a *Archiver) Write(ctx context.Context, task db.Task, w io.Writer, parts []Part) error {
-	now := time.Now().UTC()
-	files := &members{zip.NewWriter(w), now}
-	if err := files.addJSON(manifestName, manifest{kind, format, a.Version, now}); err != nil {
-		return err
-	}
-	if err := files.addJSON(taskName, headerOf(task)); err != nil {
-		return err
-	}
-	if err := a.writeDataset(ctx, task, files); err != nil {
+	files := newMembers(w)
+	if err := a.writeTask(ctx, task, files); err != nil {
 		return err
 	}
 	if err := a.writeItems(ctx, task, files); err != nil {
@@ -201,6 +196,9 @@ func (a *Archiver) Write(ctx context.Context, task db.Task, w io.Writer, parts [
 	if err != nil {
 		return err
 	}
+	if err := a.writeCalls(ctx, task, files); err != nil {
+		return err
+	}
 	for _, part := range parts {
 		file, err := files.add(part.Name)
 		if err == nil {
@@ -210,37 +208,27 @@ func (a *Archiver) Write(ctx context.Context, task db.Task, w io.Writer, parts [
 			return err
 		}
 	}
-	return errors.Join(a.writeAssets(ctx, task, files.Writer, now), files.Close())
-}
-
-// members writes the members of an archive.
-type members struct {
-	*zip.Writer
-	now time.Time
-}
-
-func (m *members) add(name string) (io.Writer, error) {
-	return m.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Deflate, Modified: m.now})
-}
-
-func (m *members) addJSON(name string, value any) error {
-	file, err := m.add(name)
-	if err != nil {
+	if err := a.writeAssets(ctx, task, files); err != nil {
 		return err
 	}
-	encoder := json.NewEncoder(file)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(value)
+	return files.finish(a.Version)
 }
 
-// writeDataset writes the file of questions as it was uploaded.
-func (a *Archiver) writeDataset(ctx context.Context, task db.Task, files *members) error {
+// writeTask writes a task's settings, and its questions as a file, as they were uploaded if that file exists.
+func (a *Archiver) writeTask(ctx context.Context, task db.Task, files *members) error {
 	content, questions, err := a.Tasks.DatasetFile(ctx, task)
 	if err != nil {
 		return err
 	}
 	defer content.Close() //nolint:errcheck // only read
-	file, err := files.add("dataset." + questions.Extension)
+	h := headerOf(task)
+	if h.HasDataset = questions.IsOriginal; h.HasDataset {
+		h.IDColumn, h.Encoding = task.IDColumn, task.DatasetEncoding
+	}
+	if err := files.addJSON(taskName, h); err != nil {
+		return err
+	}
+	file, err := files.add(datasetName + questions.Extension)
 	if err == nil {
 		_, err = io.Copy(file, content)
 	}
@@ -260,7 +248,7 @@ func (a *Archiver) writeItems(ctx context.Context, task db.Task, files *members)
 	if err != nil {
 		return err
 	}
-	said, err := upkeep.NewArchives(a.Store).Meanings(ctx, task.ID)
+	said, corrections, err := upkeep.NewArchives(a.Store).Meanings(ctx, task.ID)
 	if err != nil {
 		return err
 	}
@@ -269,7 +257,7 @@ func (a *Archiver) writeItems(ctx context.Context, task db.Task, files *members)
 		line := item{
 			one.QuestionID, one.Question, one.StandardAnswer, one.SystemPrompt, one.UserContext, one.Series, one.Turn,
 			listOf[value](one.Variables),
-			plannedOf(task, planned, one.ID), nil,
+			plannedOf(task, planned, one.ID), nil, correctedOf(corrections[one.ID]),
 		}
 		if of, isGrouped := said[one.ID]; isGrouped && len(of.Keys) <= maxList {
 			line.Meaning = groupedOf(of)
@@ -289,6 +277,18 @@ func groupedOf(said meaning.Grouping) *grouped {
 	return line
 }
 
+func correctedOf(said []meaning.Correction) (all list[corrected]) {
+	for _, one := range said {
+		line := corrected{one.Variant, one.Version, one.Reviewer, momentOf(&one.CreatedAt), nil}
+		for n, key := range one.Keys {
+			line.Answers = append(line.Answers,
+				correctedAnswer{hex.EncodeToString(key), int(one.Groups[n]), int(one.Contents[n])})
+		}
+		all = append(all, line)
+	}
+	return all
+}
+
 // plannedOf returns an item's numbers of runs by variant; nil if all have the task's runs_per_item.
 func plannedOf(task db.Task, planned db.Planned, itemID int64) (runs list[plannedRuns]) {
 	hasOther := false
@@ -300,93 +300,6 @@ func plannedOf(task db.Task, planned db.Planned, itemID int64) (runs list[planne
 		return nil
 	}
 	return runs
-}
-
-// produced is a line of assetsName.
-type produced struct {
-	QuestionID string            `json:"question_id"`
-	Variant    int               `json:"variant"`
-	RunIndex   int               `json:"run_index"`
-	Path       string            `json:"path"`
-	Type       string            `json:"type"`
-	State      engine.AssetState `json:"state"`
-	MediaType  *string           `json:"media_type"`
-	Size       *int64            `json:"size"`
-	SHA256     string            `json:"sha256,omitempty"`
-	// File is the file's name in the archive; empty if there is no copy.
-	File  string  `json:"file,omitempty"`
-	Error *string `json:"error,omitempty"`
-}
-
-// writeAssets writes the files that agents produced in the current runs, storing equal content only once, and a list
-// of these files. A copy that has vanished is listed without its file.
-func (a *Archiver) writeAssets(ctx context.Context, task db.Task, files *zip.Writer, now time.Time) error {
-	const atOnce = 200
-	var list []produced
-	names := map[string]string{} // maps the keys of the copies written so far to their names
-	for page := 1; ; page++ {
-		found, total, err := engine.NewAssets(a.Store).List(ctx, task.ID, engine.AssetFilter{},
-			db.Page{Number: page, Size: atOnce})
-		if err != nil {
-			return err
-		}
-		for _, one := range found {
-			line := produced{one.QuestionID, one.Variant, one.RunIndex, one.Path, one.Kind, one.State, one.MediaType, one.Size,
-				one.HashOf(), "", one.Error}
-			if one.StorageKey != nil {
-				name := names[*one.StorageKey]
-				if name == "" {
-					name = fmt.Sprintf("files/%d/variant_%d_run_%d/%s", one.QuestionNumber, one.Variant, one.RunIndex, one.Path)
-					isThere, err := a.writeAsset(ctx, *one.StorageKey, name, files, now)
-					if err != nil {
-						return err
-					}
-					if !isThere {
-						name = ""
-					}
-					names[*one.StorageKey] = name
-				}
-				line.File = name
-			}
-			list = append(list, line)
-		}
-		if page*atOnce >= total {
-			break
-		}
-	}
-	if len(list) == 0 {
-		return nil
-	}
-	file, err := files.CreateHeader(&zip.FileHeader{Name: assetsName, Method: zip.Deflate, Modified: now})
-	if err != nil {
-		return err
-	}
-	encoder := json.NewEncoder(file)
-	for _, line := range list {
-		if err := encoder.Encode(line); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// writeAsset writes one copy; isThere is false if the copy has vanished. Images, audio and video are stored
-// uncompressed, because they are compressed already.
-func (a *Archiver) writeAsset(ctx context.Context, key, name string, files *zip.Writer,
-	now time.Time) (isThere bool, err error) {
-	stored, err := a.Files.Open(ctx, key)
-	if errors.Is(err, blob.ErrNotFound) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	defer stored.Close() //nolint:errcheck // only read
-	file, err := files.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Store, Modified: now})
-	if err == nil {
-		_, err = io.Copy(file, stored)
-	}
-	return err == nil, err
 }
 
 func headerOf(task db.Task) header {

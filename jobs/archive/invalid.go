@@ -50,12 +50,15 @@ const (
 	ProblemEmpty   = "empty"
 	ProblemMany    = "many"
 	ProblemValue   = "value"
+	ProblemChanged = "changed"
+	ProblemUnknown = "unknown"
+	ProblemParts   = "parts"
 )
 
 // Problems lists all problems.
 var Problems = []string{
 	ProblemFormat, ProblemMissing, ProblemTwice, ProblemDamaged, ProblemLarge, ProblemLong, ProblemSlow, ProblemEmpty,
-	ProblemMany, ProblemValue,
+	ProblemMany, ProblemValue, ProblemChanged, ProblemUnknown, ProblemParts,
 }
 
 // The values that the members of an archive may have. Some of them also apply to parameters of requests.
@@ -68,12 +71,14 @@ const (
 	wantChoice   = "choice"
 	wantCost     = "cost"
 	wantCount    = "count"
+	wantFile     = "file"
 	wantJSON     = "json"
 	wantKnown    = "known"
 	wantList     = "list"
 	wantMember   = "member"
 	wantNumber   = "number"
 	wantOnce     = "once"
+	wantPath     = "path"
 	wantPoll     = "poll"
 	wantPrice    = "price"
 	wantRate     = "rate"
@@ -91,7 +96,7 @@ const (
 // Wanted lists all of these descriptions.
 var Wanted = []string{
 	wantAddress, wantAmount, wantBoolean, wantBytes, wantChoice, wantCost, wantCount, wantJSON, wantKnown, wantList,
-	wantMember, wantNumber, wantOnce,
+	wantFile, wantMember, wantNumber, wantOnce, wantPath,
 	wantPoll, wantPrice, wantRate, wantRequired, wantRule, wantShare, wantStorable, wantString, wantText, wantTime,
 	wantTurn, wantUUID,
 }
@@ -225,6 +230,16 @@ type list[T listed] []T
 // listed is implemented by values whose errors name the member that lists them.
 type listed interface{ listName() string }
 
+// numerous is implemented by values of which a list may have more than maxList.
+type numerous interface{ listLimit() int }
+
+func limitOfList(one any) int {
+	if many, is := one.(numerous); is {
+		return many.listLimit()
+	}
+	return maxList
+}
+
 const maxList = 256
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -234,13 +249,14 @@ func (l *list[T]) UnmarshalJSON(text []byte) error {
 		return nil
 	}
 	var one T
+	most := limitOfList(one)
 	decoder := strict(text)
 	if opening, err := decoder.Token(); err != nil || opening != json.Delim('[') {
-		return valueError(one.listName(), wantList, "Max", maxList)
+		return valueError(one.listName(), wantList, "Max", most)
 	}
 	for ; decoder.More(); one = *new(T) {
-		if len(*l) == maxList {
-			return valueError(one.listName(), wantList, "Max", maxList)
+		if len(*l) == most {
+			return valueError(one.listName(), wantList, "Max", most)
 		}
 		if err := decoder.Decode(&one); err != nil {
 			wrong := explain(err)
@@ -290,15 +306,20 @@ func decode(line []byte, into any) error {
 	return checkNames(line)
 }
 
-// freeMembers are the members whose objects have user-defined names.
-var freeMembers = []string{"config", "ratings"}
+// freeMembers are the members whose objects have user-defined names; foreignMembers are those that agents wrote, which
+// are kept as they are.
+var (
+	freeMembers    = []string{"config", "ratings", "parts"}
+	foreignMembers = []string{"input", "output", "raw"}
+)
 
 // object is the object or list that encloses a position in a JSON text; for an object it holds the names so far.
 type object struct {
 	names map[string]bool
 	last  string
-	// isFree reports that members may have any name.
+	// isFree reports that members may have any name, isForeign that they may also have the same name.
 	isFree     bool
+	isForeign  bool
 	isList     bool
 	expectName bool
 }
@@ -312,8 +333,9 @@ func checkNames(text []byte) error {
 		switch text[n] {
 		case '{', '[':
 			isFree := here.isFree || slices.Contains(freeMembers, here.last)
-			within = append(within, object{names: map[string]bool{}, isFree: isFree, isList: text[n] == '[',
-				expectName: text[n] == '{'})
+			isForeign := here.isForeign || slices.Contains(foreignMembers, here.last)
+			within = append(within, object{names: map[string]bool{}, isFree: isFree, isForeign: isForeign,
+				isList: text[n] == '[', expectName: text[n] == '{'})
 		case '}', ']':
 			within = within[:len(within)-1]
 		case ',':
@@ -348,6 +370,10 @@ func (o *object) take(quoted []byte) error {
 	name := ""
 	if err := json.Unmarshal(quoted, &name); err != nil {
 		return valueError("", wantJSON)
+	}
+	if o.isForeign {
+		o.expectName = false
+		return nil
 	}
 	isOther := strings.ContainsFunc(name, func(r rune) bool { return r > unicode.MaxASCII || unicode.IsUpper(r) })
 	switch {

@@ -1,10 +1,12 @@
 package archive
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -42,6 +44,7 @@ const (
 	maxSaid        = 1 << 20
 	maxPoll        = 64 << 10
 	maxRatings     = 16 << 10
+	maxVotes       = 100
 	// maxAnswer leaves room for the note that an answer was cut.
 	maxAnswer = protocol.MaxText + 1000
 )
@@ -61,9 +64,15 @@ func (a *Archiver) Read(ctx context.Context, projectID uuid.UUID, by db.Actor, f
 	if _, err := r.object(manifestName, maxManifest, &about); err != nil {
 		return uuid.Nil, err
 	}
-	if about.Kind != kind || about.Format != format {
+	isOld := about.Format == oldFormat && about.Parts == nil
+	if about.Kind != kind || about.Format != format && !isOld {
 		return uuid.Nil, &Error{File: manifestName, Problem: ProblemFormat,
 			Args: map[string]any{"Format": fmt.Sprint(shorten(about.Kind), " ", about.Format)}}
+	}
+	if !isOld {
+		if err := r.checkParts(about); err != nil {
+			return uuid.Nil, err
+		}
 	}
 	var h header
 	content, err := r.object(taskName, maxHeader, &h)
@@ -75,41 +84,105 @@ func (a *Archiver) Read(ctx context.Context, projectID uuid.UUID, by db.Actor, f
 		return uuid.Nil, in(taskName, content, err)
 	}
 	n.Task.ProjectID = projectID
-	if n.Items, err = r.items(h); err != nil {
+	if n.Items, n.corrections, err = r.items(h); err != nil {
 		return uuid.Nil, err
 	}
-	if err := admit(int64(len(content)) + r.sizeOf(itemsName) + r.sizeOf(runsName)); err != nil {
+	if err := admit(int64(len(content)) + r.unpacked(isOld)); err != nil {
 		return uuid.Nil, err
 	}
-	runs, err := r.runs(n)
+	return n.Task.ID, a.store(ctx, r, h, n, isOld)
+}
+
+// store stores a task with what the parts of its archive hold, completely or not at all.
+func (a *Archiver) store(ctx context.Context, r *reader, h header, n newTask, isOld bool) error {
+	runs, err := r.runs(n.NewTask)
 	if err != nil {
-		return uuid.Nil, err
+		return err
 	}
 	defer runs.close()
 	task := n.Task
 	task.TotalItems, task.TotalVariants = len(n.Items), len(task.Variants)
-	err = upkeep.NewArchives(a.Store).Import(ctx, upkeep.Imported{
-		Task: n, Status: h.Status, CreatedAt: h.CreatedAt.time(), StartedAt: h.StartedAt.time(),
-		CompletedAt: h.CompletedAt.time(), Next: runs.next,
+	imported := upkeep.Imported{
+		Task: n.NewTask, Status: h.Status, CreatedAt: h.CreatedAt.time(), StartedAt: h.StartedAt.time(),
+		CompletedAt: h.CompletedAt.time(), Next: runs.next, Corrections: n.corrections,
 		Assess: func(ctx context.Context, results report.Assessor, itemIDs []int64) error {
 			return tasks.Assess(ctx, results, task, itemIDs)
 		},
+	}
+	if isOld {
+		return upkeep.NewArchives(a.Store).Import(ctx, imported)
+	}
+	if imported.Samples, err = r.samples(runs); err != nil {
+		return err
+	}
+	calls, err := r.calls(runs)
+	if err != nil {
+		return err
+	}
+	defer calls.close()
+	imported.NextPart, imported.NextTool = calls.nextPart, calls.nextTool
+	err = a.storeFiles(ctx, r, runs, h, func(assets []assetOfLine) error {
+		imported.Assets = func() ([]upkeep.ArchivedAsset, error) { return runs.filesOf(assets) }
+		return upkeep.NewArchives(a.Store).Import(ctx, imported)
 	})
-	return task.ID, err
+	return err
 }
 
-// sizeOf returns the declared unpacked size of a file in bytes; if the declaration is wrong, reading fails later.
-func (r *reader) sizeOf(name string) (size int64) {
-	for _, one := range r.files.File {
-		if one.Name == name {
-			size += int64(min(one.UncompressedSize64, maxRuns))
+// storeFiles stores the files of an archive while store stores the task, or removes them.
+func (a *Archiver) storeFiles(ctx context.Context, r *reader, runs *runs, h header,
+	store func([]assetOfLine) error) error {
+	id := runs.task.Task.ID
+	assets, err := a.assets(ctx, r, runs)
+	if err == nil {
+		err = a.storeDataset(ctx, r, h, id, func() error { return store(assets) })
+	}
+	if err != nil {
+		// If the reply to the commit was lost, the task exists, and needs its files.
+		after := context.WithoutCancel(ctx)
+		if _, lookup := a.Store.Task(after, db.AllProjects(), id); errors.Is(lookup, db.ErrNotFound) {
+			err = errors.Join(err, a.keeper().Drop(after, id))
+		}
+	}
+	return err
+}
+
+// storeDataset stores the uploaded file of questions, if the archive has it, while store stores the task, or neither.
+func (a *Archiver) storeDataset(ctx context.Context, r *reader, h header, id uuid.UUID, store func() error) error {
+	if !h.HasDataset {
+		return store()
+	}
+	file, err := r.open(datasetName+h.Extension, dataset.MaxBytes)
+	if err != nil {
+		return err
+	}
+	defer file.Close() //nolint:errcheck // only read
+	content, err := io.ReadAll(file)
+	if err != nil {
+		return err
+	}
+	return a.Tasks.ImportFile(ctx, id, h.Extension, bytes.NewReader(content), int64(len(content)), store)
+}
+
+// unpacked returns the declared unpacked size in bytes of all parts that are stored; if the declaration is wrong, reading
+// fails later.
+func (r *reader) unpacked(isOld bool) (size int64) {
+	for name, all := range r.files {
+		isStored := name == itemsName || name == runsName || !isOld && !strings.HasPrefix(name, reportName)
+		if isStored && name != manifestName && name != taskName {
+			size += int64(min(all[0].UncompressedSize64, maxRuns))
 		}
 	}
 	return size
 }
 
+// newTask is a task to be stored, with people's groupings of its answers.
+type newTask struct {
+	db.NewTask
+	corrections map[string][]meaning.Correction
+}
+
 // task checks a header and returns the task that it describes.
-func (h header) task(ctx context.Context, by db.Actor) (db.NewTask, error) {
+func (h header) task(ctx context.Context, by db.Actor) (newTask, error) {
 	c := &checker{}
 	c.accept("name", tasks.CheckName(h.Name))
 	choose(c, "status", h.Status, db.TaskSucceeded, db.TaskStopped, db.TaskFailed)
@@ -126,15 +199,18 @@ func (h header) task(ctx context.Context, by db.Actor) (db.NewTask, error) {
 	c.time("created_at", h.CreatedAt)
 	c.time("started_at", h.StartedAt)
 	c.time("completed_at", h.CompletedAt)
-	n := db.NewTask{By: by, Channels: &[]uuid.UUID{}, Task: db.Task{
+	c.text("id_column", &h.IDColumn, dataset.MaxColumnName)
+	choose(c, "dataset_encoding", h.Encoding, dataset.Encodings...)
+	n := newTask{NewTask: db.NewTask{By: by, Channels: &[]uuid.UUID{}, Task: db.Task{
 		ID: uuid.New(), Name: h.Name, RunsPerItem: h.RunsPerItem, TimeoutSeconds: h.TimeoutSeconds, MaxRetries: h.MaxRetries,
 		UseStream:   h.UseStream,
 		Concurrency: h.Concurrency, OnTurnFailure: h.OnTurnFailure, ClusterBy: h.ClusterBy, Adaptive: h.Adaptive,
 		MeaningTarget: h.MeaningTarget, AnswersFrom: h.AnswersFrom, IsBlindReview: h.IsBlindReview, MaxCost: h.MaxCost,
 		DatasetName:      tasks.StorableName(h.DatasetName),
 		DatasetExtension: h.Extension, QuestionColumn: h.QuestionColumn, AnswerColumn: h.AnswerColumn,
+		IDColumn: h.IDColumn, DatasetEncoding: h.Encoding,
 		VariableNames: textsOf(h.VariableNames),
-	}}
+	}}}
 	h.addTargets(c, &n.Task)
 	h.addVariants(c, &n.Task)
 	h.addEvaluators(ctx, c, &n.Task)
@@ -309,48 +385,52 @@ func (c *checker) checkConfig(ctx context.Context, member string, isJudge bool, 
 }
 
 // items reads the questions of a task.
-func (r *reader) items(h header) (items []db.NewItem, err error) {
+func (r *reader) items(h header) (items []db.NewItem, said map[string][]meaning.Correction, err error) {
 	l, err := r.lines(itemsName, maxItems, maxItem)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer l.close()
+	said = map[string][]meaning.Correction{}
 	seen, size, rows := map[string]bool{}, 0, []dataset.Row{}
 	for {
 		line, err := l.next()
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if line == nil {
 			break
 		}
 		if len(items) == dataset.MaxRows {
-			return nil, &Error{File: itemsName, Line: l.number, Problem: ProblemMany,
+			return nil, nil, &Error{File: itemsName, Line: l.number, Problem: ProblemMany,
 				Args: map[string]any{"Max": dataset.MaxRows}}
 		}
 		var one item
 		if err := decode(line, &one); err != nil {
-			return nil, l.at(err)
+			return nil, nil, l.at(err)
 		}
 		if err := one.check(h, seen); err != nil {
-			return nil, l.at(err)
+			return nil, nil, l.at(err)
 		}
 		if size += one.size(); size > dataset.MaxText {
-			return nil, &Error{File: itemsName, Line: l.number, Problem: ProblemLarge,
+			return nil, nil, &Error{File: itemsName, Line: l.number, Problem: ProblemLarge,
 				Args: map[string]any{"Max": dataset.MaxText >> 20}}
 		}
 		stored := one.stored()
 		items = append(items, stored)
+		if len(one.Corrections) > 0 {
+			said[one.QuestionID] = storedCorrections(one.Corrections)
+		}
 		rows = append(rows, dataset.Row{Number: l.number, Series: stored.Series, Turn: stored.Turn})
 	}
 	if len(items) == 0 {
-		return nil, &Error{File: itemsName, Problem: ProblemEmpty}
+		return nil, nil, &Error{File: itemsName, Problem: ProblemEmpty}
 	}
 	if wrong := dataset.WrongTurns(rows, "turn"); len(wrong) > 0 {
 		l.number = wrong[0].Row
-		return nil, l.at(valueError("turn", wantTurn))
+		return nil, nil, l.at(valueError("turn", wantTurn))
 	}
-	return items, nil
+	return items, said, nil
 }
 
 // check checks one question. seen holds the ids of the questions before it.
@@ -387,7 +467,46 @@ func (i *item) check(h header, seen map[string]bool) error {
 		c.number(fmt.Sprintf("planned_runs[%d]", place+1), (*int)(&i.PlannedRuns[place]), least, most)
 	}
 	i.Meaning.check(c)
+	checkCorrections(c, i.Corrections, len(h.Variants))
 	return c.err()
+}
+
+// checkCorrections checks people's groupings of a question's answers, one for each variant at most.
+func checkCorrections(c *checker, all list[corrected], variants int) {
+	seen := map[int]bool{}
+	for place := range all {
+		one, member := &all[place], fmt.Sprintf("corrections[%d].", place+1)
+		c.number(member+"variant", &one.Variant, 1, variants)
+		c.require(!seen[one.Variant], member+"variant", wantOnce)
+		seen[one.Variant] = true
+		c.number(member+"version", &one.Version, 1, maxVersion)
+		c.present(member+"reviewer", one.Reviewer)
+		c.name(member+"reviewer", one.Reviewer, tasks.MaxEntryName)
+		c.require(one.CreatedAt != nil, member+"created_at", wantTime)
+		c.time(member+"created_at", one.CreatedAt)
+		c.require(len(one.Answers) > 0, member+"answers", wantRequired)
+		for n := range one.Answers {
+			answer, member := &one.Answers[n], fmt.Sprintf("%sanswers[%d].", member, n+1)
+			c.key(member+"key", answer.Key)
+			c.number(member+"group", &answer.Group, 0, len(one.Answers)-1)
+			c.number(member+"content", &answer.Content, 0, len(one.Answers))
+		}
+	}
+}
+
+// storedCorrections returns people's groupings in the form that the store expects.
+func storedCorrections(all list[corrected]) (said []meaning.Correction) {
+	for _, one := range all {
+		stored := meaning.Correction{Variant: one.Variant, Version: one.Version, Reviewer: one.Reviewer,
+			CreatedAt: one.CreatedAt.Time}
+		for _, answer := range one.Answers {
+			key, _ := hex.DecodeString(answer.Key) // checked
+			stored.Keys, stored.Groups = append(stored.Keys, key), append(stored.Groups, int64(answer.Group))
+			stored.Contents = append(stored.Contents, int64(answer.Content))
+		}
+		said = append(said, stored)
+	}
+	return said
 }
 
 // check checks a model's grouping of a question's answers; nil is valid.
@@ -397,8 +516,7 @@ func (g *grouped) check(c *checker) {
 	}
 	for place, one := range g.Answers {
 		member := fmt.Sprintf("meaning.answers[%d].", place+1)
-		_, err := hex.DecodeString(one.Key)
-		c.require(err == nil && len(one.Key) == 2*keyBytes, member+"key", wantBytes)
+		c.key(member+"key", one.Key)
 		c.number(member+"group", &one.Group, 0, len(g.Answers)-1)
 	}
 	for place, note := range g.Notes {
@@ -409,6 +527,11 @@ func (g *grouped) check(c *checker) {
 
 // keyBytes is the length of an answer's key.
 const keyBytes = 16
+
+func (c *checker) key(member, key string) {
+	_, err := hex.DecodeString(key)
+	c.require(err == nil && len(key) == 2*keyBytes, member, wantBytes)
+}
 
 // stored returns the grouping in the form that the store expects.
 func (g *grouped) stored() *meaning.Grouping {
@@ -482,13 +605,35 @@ func (r *runs) next() (*upkeep.ArchivedRun, int, error) {
 		return nil, 0, r.at(err)
 	}
 	c := &checker{}
-	r.checkPlace(c, one)
+	r.checkPlace(c, upkeep.RunPlace{QuestionID: one.QuestionID, Variant: one.Variant, RunIndex: one.RunIndex})
 	one.check(c, r.evaluators)
 	return one.stored(), len(text), r.at(c.err())
 }
 
-// checkPlace checks the question, variant and run index to which a run belongs.
-func (r *runs) checkPlace(c *checker, one runLine) {
+// checkPlace checks the question, variant and run index to which a run belongs, and notes that the run is there.
+func (r *runs) checkPlace(c *checker, one upkeep.RunPlace) {
+	r.checkKnown(c, one)
+	if c.wrong != nil {
+		return
+	}
+	at := r.indexOf(one)
+	c.require(!r.isThere[at], "run_index", wantOnce)
+	r.isThere[at] = true
+}
+
+func (r *runs) indexOf(one upkeep.RunPlace) int {
+	return (r.places[one.QuestionID]*len(r.task.Task.Variants)+one.Variant-1)*tasks.MaxRuns + one.RunIndex - 1
+}
+
+// checkRead checks that a run has been read.
+func (r *runs) checkRead(c *checker, one upkeep.RunPlace) {
+	if r.checkKnown(c, one); c.wrong == nil {
+		c.require(r.isThere[r.indexOf(one)], "run_index", wantKnown)
+	}
+}
+
+// checkKnown checks that the task may have a run of a question, variant and run index.
+func (r *runs) checkKnown(c *checker, one upkeep.RunPlace) {
 	place, isKnown := r.places[one.QuestionID]
 	c.require(isKnown, "question_id", wantKnown)
 	variants := len(r.task.Task.Variants)
@@ -501,12 +646,6 @@ func (r *runs) checkPlace(c *checker, one runLine) {
 		repeats = planned[one.Variant-1]
 	}
 	c.number("run_index", &one.RunIndex, 1, repeats)
-	if c.wrong != nil {
-		return
-	}
-	at := (place*variants+one.Variant-1)*tasks.MaxRuns + one.RunIndex - 1
-	c.require(!r.isThere[at], "run_index", wantOnce)
-	r.isThere[at] = true
 }
 
 // runLine is a line of runsName.
@@ -552,6 +691,7 @@ func (r *runLine) check(c *checker, evaluators int) {
 	c.number("latency_ms", r.LatencyMS, 0, maxInt)
 	c.number("attempts", r.Attempts, 0, maxAttempts)
 	c.number("first_token_ms", r.FirstTokenMS, 0, maxInt)
+	c.number("longest_silence_ms", r.LongestSilence, 0, maxInt)
 	c.number("input_tokens", r.InputTokens, 0, maxTokens)
 	c.number("output_tokens", r.OutputTokens, 0, maxTokens)
 	c.number("reasoning_tokens", r.ReasoningTokens, 0, maxTokens)
@@ -597,6 +737,10 @@ func (e *evaluationLine) check(c *checker, member string) {
 	c.number(member+"total_tokens", e.TotalTokens, 0, 2*maxTokens)
 	c.require(e.Cost == nil || costOfRun.MatchString(*e.Cost), member+"cost", wantPrice)
 	c.number(member+"version", e.Version, 1, maxVersion)
+	c.require(len(e.Votes) <= maxVotes, member+"votes", wantList, "Max", maxVotes)
+	for n := range e.Votes {
+		c.share(member+"votes", &e.Votes[n])
+	}
 	if e.Ratings == nil {
 		return
 	}

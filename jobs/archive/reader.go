@@ -20,14 +20,22 @@ import (
 const (
 	// maxDirectory is the maximum size in bytes of the ZIP file's list of files: about 70,000 files.
 	maxDirectory = 8 << 20
-	maxManifest  = 64 << 10
-	maxHeader    = 32 << 20
+	// maxParts limits the parts of an archive, maxManifest the list of them with their hashes.
+	maxParts    = 50_000
+	maxManifest = 24 << 20
+	maxHeader   = 32 << 20
 	// maxItems and maxRuns limit the total size of questions and of runs, maxItem and maxRun the size of one line: an
 	// answer and its reasoning may be 8 MiB long each.
 	maxItems = 128 << 20
 	maxRuns  = 2 << 30
 	maxItem  = 16 << 20
 	maxRun   = 24 << 20
+	// maxLists limits each of the lists of tool calls, files and samples, maxLine a line of them.
+	maxLists = 512 << 20
+	maxLine  = 4 << 20
+	// maxFiles is the maximum total size of the files that agents produced: as much as an archive may have, so that
+	// nothing is gained by compressing them.
+	maxFiles = 1 << 30
 	// maxTime is how much CPU time reading may take; for every bytesPerSecond bytes, another second is allowed.
 	maxTime        = pace * 2 * time.Second
 	bytesPerSecond = 16 << 20 / pace
@@ -36,7 +44,8 @@ const (
 // reader reads the files of an archive. It is bound to one thread, whose CPU time is counted.
 type reader struct {
 	ctx   context.Context
-	files *zip.Reader
+	zip   *zip.Reader
+	files map[string][]*zip.File
 	began time.Duration
 	read  int64
 }
@@ -48,7 +57,11 @@ func newReader(ctx context.Context, file io.ReaderAt, size int64) (*reader, erro
 		return nil, &Error{Problem: ProblemDamaged, Args: map[string]any{"Detail": err.Error()}}
 	}
 	directory.left = math.MaxInt64 // from here on, bytes are counted after unpacking
-	return &reader{ctx: ctx, files: files, began: dataset.ProcessorTime()}, nil
+	byName := map[string][]*zip.File{}
+	for _, one := range files.File {
+		byName[one.Name] = append(byName[one.Name], one)
+	}
+	return &reader{ctx: ctx, zip: files, files: byName, began: dataset.ProcessorTime()}, nil
 }
 
 // boundedReader fails when more bytes are read than are left.
@@ -69,28 +82,22 @@ func (r *boundedReader) ReadAt(into []byte, at int64) (int, error) {
 
 // open opens a file of at most the given unpacked size. Its errors are *Error, unless the context has ended.
 func (r *reader) open(name string, most int64) (io.ReadCloser, error) {
-	var found *zip.File
-	for _, one := range r.files.File {
-		if one.Name != name {
-			continue
-		}
-		if found != nil {
-			return nil, &Error{File: name, Problem: ProblemTwice}
-		}
-		found = one
+	found := r.files[name]
+	if len(found) > 1 {
+		return nil, &Error{File: shorten(name), Problem: ProblemTwice}
 	}
-	if found == nil {
-		return nil, &Error{File: name, Problem: ProblemMissing}
+	if len(found) == 0 {
+		return nil, &Error{File: shorten(name), Problem: ProblemMissing}
 	}
-	file, err := found.Open()
+	file, err := found[0].Open()
 	if err != nil {
 		return nil, damaged(name, err)
 	}
-	return &meteredFile{file, r, name, most, most}, nil
+	return &meteredFile{file, r, shorten(name), most, most}, nil
 }
 
 func damaged(name string, err error) *Error {
-	return &Error{File: name, Problem: ProblemDamaged, Args: map[string]any{"Detail": err.Error()}}
+	return &Error{File: shorten(name), Problem: ProblemDamaged, Args: map[string]any{"Detail": err.Error()}}
 }
 
 // check returns an error if reading has used too much CPU time or the context has ended.
@@ -187,6 +194,9 @@ func isAt(decoder *json.Decoder, opening json.Token, step string) bool {
 	}
 	return false
 }
+
+// has reports whether an archive has a part.
+func (r *reader) has(name string) bool { return len(r.files[name]) > 0 }
 
 // lines reads a file line by line.
 type lines struct {

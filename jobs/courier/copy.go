@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"slices"
 	"strconv"
@@ -22,6 +23,7 @@ import (
 	"wending/db/upkeep"
 	"wending/jobs/agent/observe"
 	"wending/jobs/blob"
+	"wending/jobs/reason"
 	"wending/jobs/tasks"
 )
 
@@ -103,7 +105,7 @@ func (c *Collector) copy(ctx context.Context, claimed engine.ClaimedAsset) error
 	if err := c.Files.Put(ctx, copied.StorageKey, spool, size); err != nil {
 		return err
 	}
-	if copied.ThumbnailKey, err = c.thumbnail(ctx, claimed.Asset, spool, copied); err != nil {
+	if copied.ThumbnailKey, err = c.keeper().thumbnail(ctx, claimed.Asset, spool, copied); err != nil {
 		return err
 	}
 	stored, err := c.assets().Settle(ctx, claimed, copied)
@@ -149,9 +151,72 @@ func (c *Collector) fetch(ctx context.Context, claimed engine.ClaimedAsset, to i
 	return size, err
 }
 
-func (c *Collector) tooLarge() error {
-	return final("file.large", strconv.FormatInt(c.MaxBytes>>20, 10))
+func (c *Collector) tooLarge() error { return c.keeper().tooLarge() }
+
+func (c *Collector) keeper() Keeper { return Keeper{c.Files, c.MaxBytes, c.Log} }
+
+// Keeper stores files that agents produced. It is safe for concurrent use.
+type Keeper struct {
+	Files blob.Store
+	// MaxBytes is the maximum size of a file.
+	MaxBytes int64
+	Log      *slog.Logger
 }
+
+func (k Keeper) tooLarge() error {
+	return final("file.large", strconv.FormatInt(k.MaxBytes>>20, 10))
+}
+
+// Keep stores a file that another installation copied, and identifies its type by its content. number distinguishes the
+// files of a task that are stored in this way. IsRefused reports errors that are the file's fault.
+func (k Keeper) Keep(ctx context.Context, a engine.Asset, number int, content io.Reader,
+	withThumbnail bool) (copied engine.AssetCopy, err error) {
+	spool, err := blob.Unnamed()
+	if err != nil {
+		return copied, err
+	}
+	defer spool.Close() //nolint:errcheck // it has no name, so nothing is left of it
+	hash := sha256.New()
+	copied.Size, err = io.Copy(io.MultiWriter(spool, hash), io.LimitReader(content, k.MaxBytes+1))
+	switch {
+	case err != nil:
+		return copied, err
+	case copied.Size > k.MaxBytes:
+		return copied, k.tooLarge()
+	case copied.Size == 0:
+		return copied, final("file.empty")
+	}
+	copied.SHA256 = hash.Sum(nil)
+	if copied.Kind, copied.MediaType, err = identify(spool, a); err != nil {
+		return copied, err
+	}
+	if _, err := spool.Seek(0, io.SeekStart); err != nil {
+		return copied, err
+	}
+	copied.StorageKey = folderOf(a.TaskID) + "/imported/" + strconv.Itoa(number) + "/" + a.Path
+	if err := k.Files.Put(ctx, copied.StorageKey, spool, copied.Size); err != nil || !withThumbnail {
+		return copied, err
+	}
+	copied.ThumbnailKey, err = k.thumbnail(ctx, a, spool, copied)
+	return copied, err
+}
+
+// Drop removes all files of a task that was not stored.
+func (k Keeper) Drop(ctx context.Context, taskID uuid.UUID) error {
+	return k.Files.Delete(ctx, folderOf(taskID))
+}
+
+// NotArchived is the reason why there is no copy of a file that an archive lists without one.
+func NotArchived() string { return reason.Because("file.archive") }
+
+// IsRefused reports that a file cannot be kept, at any time.
+func IsRefused(err error) bool {
+	refused := (*finalError)(nil)
+	return errors.As(err, &refused)
+}
+
+// IsPath reports whether the path of a file stays within its folder and can be displayed and written on any system.
+func IsPath(path string) bool { return observe.IsPath(path) }
 
 // headersOf returns the headers of the target that produced a file, and its origin: the headers are only sent if
 // the file has the same origin.
@@ -195,7 +260,7 @@ func identify(file *os.File, a engine.Asset) (kind, mediaType string, err error)
 var raster = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
 // thumbnail stores a small version of an image and returns its key; empty if none can be made.
-func (c *Collector) thumbnail(ctx context.Context, a engine.Asset, file io.ReadSeeker,
+func (k Keeper) thumbnail(ctx context.Context, a engine.Asset, file io.ReadSeeker,
 	copied engine.AssetCopy) (key string, err error) {
 	if !slices.Contains(raster, copied.MediaType) {
 		return "", nil
@@ -205,11 +270,11 @@ func (c *Collector) thumbnail(ctx context.Context, a engine.Asset, file io.ReadS
 	}
 	small, err := makeThumbnail(ctx, file)
 	if err != nil {
-		c.Log.InfoContext(ctx, "no thumbnail created for an image", "asset_id", a.ID, "error", err)
+		k.Log.InfoContext(ctx, "no thumbnail created for an image", "asset_id", a.ID, "error", err)
 		return "", nil
 	}
 	key = folderOf(a.TaskID) + "/thumbnails/" + a.ID.String() + ".jpg"
-	return key, c.Files.Put(ctx, key, bytes.NewReader(small), int64(len(small)))
+	return key, k.Files.Put(ctx, key, bytes.NewReader(small), int64(len(small)))
 }
 
 // makeThumbnail recovers from a panic of the decoder.

@@ -119,6 +119,7 @@ var Sentences = map[string][]string{
 	"file.cut":        {},
 	"file.kind":       {"Is", "Should"},
 	"file.store":      {},
+	"file.archive":    {},
 }
 
 // IsOfCall reports whether a reason is that a judge's call returned no reply: such a sentence is shown without an

@@ -31,6 +31,8 @@ func pending(key string) string { return path.Join(pendingKey, key) }
 type Questions struct {
 	Name, Extension string
 	Layout          dataset.Layout
+	// IsOriginal reports that the file is the one that was uploaded.
+	IsOriginal bool
 }
 
 // LayoutOf returns how to read the file of a task's questions.
@@ -45,7 +47,7 @@ func (s *Service) DatasetFile(ctx context.Context, task db.Task) (io.ReadSeekClo
 	if task.AppendedItems > 0 {
 		return s.allQuestions(ctx, task)
 	}
-	questions := Questions{task.DatasetName, task.DatasetExtension, LayoutOf(task)}
+	questions := Questions{task.DatasetName, task.DatasetExtension, LayoutOf(task), true}
 	key := datasetKey(task.ID, task.DatasetExtension)
 	file, err := s.Files.Open(ctx, key)
 	if errors.Is(err, blob.ErrNotFound) {
@@ -84,6 +86,20 @@ func (s *Service) allQuestions(ctx context.Context, task db.Task) (io.ReadSeekCl
 type inMemory struct{ *bytes.Reader }
 
 func (inMemory) Close() error { return nil }
+
+// ImportFile stores the file of an imported task's questions while store stores the task, or neither.
+func (s *Service) ImportFile(ctx context.Context, id uuid.UUID, extension string, content io.Reader, size int64,
+	store func() error) error {
+	if err := s.Files.Put(ctx, pending(datasetKey(id, extension)), content, size); err != nil {
+		return err
+	}
+	if err := store(); err != nil {
+		s.deleteFiles(ctx, pending(id.String()))
+		return err
+	}
+	s.moveFiles(ctx, pending(id.String()), id.String())
+	return nil
+}
 
 func (s *Service) moveFiles(ctx context.Context, from, to string) {
 	err := s.Files.Move(context.WithoutCancel(ctx), from, to)

@@ -251,6 +251,20 @@ const maxPath = 200
 // CleanPath returns a path that stays within its folder and that can be displayed and written on any system; empty if
 // nothing is left of it.
 func CleanPath(given string) string {
+	clean := cleanPath(given)
+	extension := path.Ext(clean)
+	if len(clean) > maxPath && len(extension) < 12 {
+		clean = wire.Cut(strings.TrimSuffix(clean, extension), maxPath-len(extension)) + extension
+	}
+	return wire.Cut(clean, maxPath)
+}
+
+// IsPath reports whether a path is one of CleanPath's, or one with a number appended to it.
+func IsPath(given string) bool {
+	return given != "" && len(given) <= maxPath+20 && cleanPath(given) == given
+}
+
+func cleanPath(given string) string {
 	given = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || strings.ContainsRune(`:*?"<>|`, r) ||
 			r == unicode.ReplacementChar {
@@ -261,12 +275,7 @@ func CleanPath(given string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(given, ""))
-	clean := strings.TrimPrefix(path.Clean("/"+given), "/")
-	extension := path.Ext(clean)
-	if len(clean) > maxPath && len(extension) < 12 {
-		clean = wire.Cut(strings.TrimSuffix(clean, extension), maxPath-len(extension)) + extension
-	}
-	return wire.Cut(clean, maxPath)
+	return strings.TrimPrefix(path.Clean("/"+given), "/")
 }
 
 // inline decodes a data URL.
