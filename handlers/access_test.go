@@ -164,7 +164,7 @@ func need(method, path string) string {
 	case path == "/healthz", path == "/livez", path == "/readyz", path == "/settings", path == "/setup",
 		strings.HasPrefix(path, "/help"),
 		strings.HasPrefix(path, "/static/"), strings.HasPrefix(path, "/login"), path == "/logout" && isRead,
-		strings.HasPrefix(path, "/shared/"):
+		strings.HasPrefix(path, "/shared/"), strings.HasPrefix(path, "/files/"):
 		return "everybody"
 	case path == "/logout", strings.HasPrefix(path, "/account"):
 		return "in a browser"

@@ -23,8 +23,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"wending/db/dbtest"
+	"wending/jobs"
 	"wending/jobs/agent/agenttest"
 	"wending/jobs/blob"
+	"wending/jobs/secret"
+	"wending/views/paths"
 )
 
 // produced is an asset as the API returns it.
@@ -374,6 +377,72 @@ func TestALaterTurnRefersToAFileOfAnEarlierOne(t *testing.T) {
 		}
 	}
 	require.Equal(t, "把 "+url+"/logo.png 改成 {{ asset:none.png }}", asked)
+}
+
+// A file that came inline is offered to the agent at an address of this site that needs no account, and that nobody can
+// change: wrong, changed and expired tickets are refused without a word about the file.
+func TestAgentsFetchFilesWithATicket(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	sealer, err := secret.NewSealer(secret.Keys{Current: dbtest.SecretKey})
+	require.NoError(t, err)
+	s.startWorker(t, jobs.WorkerConfig{Lanes: 2, AssetURL: func(taskID, assetID uuid.UUID, until time.Time) string {
+		path := paths.File(taskID, assetID)
+		return s.URL + path + "?ticket=" + sealer.Ticket(path, until)
+	}})
+	picture := pngOf(t, 9, 9, 3)
+	var fetched atomic.Value
+	address := make(chan string, 1)
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		if call.Question == "画" {
+			say(w, fmt.Sprintf(`{"event":"asset","data":{"type":"image","path":"logo.png","b64_json":"%s"}}`,
+				base64.StdEncoding.EncodeToString(picture)))
+		} else {
+			address <- call.Question
+			answer, err := http.Get(call.Question)
+			if err == nil {
+				content, _ := io.ReadAll(answer.Body)
+				_ = answer.Body.Close()
+				fetched.Store(content)
+			}
+		}
+		say(w, `{"event":"node_finished","data":{"output":"ok"}}`)
+	})
+	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "1", "timeout_seconds": "60",
+		"file@q.csv": "question_id,question,standard_answer,series,turn\na,画,,s,1\nb,{{asset:logo.png}},,s,2\n"})
+	s.awaitDone(t, id)
+	given := <-address
+	require.Equal(t, picture, fetched.Load())
+	path, ticket, _ := strings.Cut(strings.TrimPrefix(given, s.URL), "?ticket=")
+	require.Regexp(t, "^/files/"+id+"/", path)
+
+	again := s.get(t, path+"?ticket="+ticket)
+	require.Equal(t, http.StatusOK, again.StatusCode)
+	require.Equal(t, "nosniff", again.Header.Get("X-Content-Type-Options"))
+	require.Contains(t, again.Header.Get("Content-Security-Policy"), "sandbox")
+	asset := path[strings.LastIndex(path, "/")+1:]
+	foreign := paths.File(uuid.MustParse(id), uuid.New())
+	changed := []byte(ticket)
+	changed[3] ^= 1
+	for name, wrong := range map[string]string{
+		"no ticket":           path,
+		"an empty ticket":     path + "?ticket=",
+		"half a ticket":       path + "?ticket=" + ticket[:40],
+		"a changed ticket":    path + "?ticket=" + string(changed),
+		"no base64":           path + "?ticket=%00%ff",
+		"an expired ticket":   path + "?ticket=" + sealer.Ticket(path, time.Now()),
+		"another file":        foreign + "?ticket=" + ticket,
+		"another task":        paths.File(uuid.New(), uuid.MustParse(asset)) + "?ticket=" + ticket,
+		"no file":             "/files/" + id + "/x?ticket=" + ticket,
+		"a ticket for a page": path + "?ticket=" + sealer.Ticket("/tasks/"+id, time.Now().Add(time.Hour)),
+	} {
+		refused := s.get(t, wrong)
+		require.Equal(t, http.StatusForbidden, refused.StatusCode, name)
+		require.NotContains(t, string(refused.body), "logo", name)
+	}
+	require.Equal(t, http.StatusNotFound,
+		s.get(t, foreign+"?ticket="+sealer.Ticket(foreign, time.Now().Add(time.Hour))).StatusCode)
 }
 
 // Answers with the same text and different images do not count as the same.

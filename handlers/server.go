@@ -257,7 +257,9 @@ func (s *Server) mount(e *echo.Echo) {
 	replays := replay.Config{Store: s.Store, Units: replay.NewHub(s.Store), Tools: tools, Version: s.Version,
 		Closing: s.Closing, Failed: s.failed}
 	replay.RegisterPages(compressed, replays)
-	galleries := replay.FilesConfig{Store: s.Store, Files: s.Assets, Version: s.Version, Failed: s.failed}
+	galleries := replay.FilesConfig{Store: s.Store, Files: s.Assets, Version: s.Version, Failed: s.failed,
+		Admits: s.Sealer.Admits}
+	replay.RegisterFiles(plain, galleries)
 	transfers := transfer.Config{Failed: s.failed,
 		Archiver: &archive.Archiver{Store: s.Store, Tasks: s.tasks, Files: s.Assets, MaxFile: s.AssetBytes, Log: s.Log,
 			Version: s.Version}}

@@ -317,9 +317,12 @@ func (p *program) work(ctx context.Context) error {
 	quotas := people.NewQuotas(p.store)
 	budget := &jobs.Budget{Store: p.store, Month: p.settings.MonthCost, Log: p.log}
 	events := crew.EventPruner{Journal: engine.NewJournal(p.store), Keep: p.keepEvents()}
-	var assetURL func(taskID, assetID uuid.UUID) string
+	var assetURL func(taskID, assetID uuid.UUID, until time.Time) string
 	if p.publicURL != "" {
-		assetURL = func(taskID, assetID uuid.UUID) string { return p.publicURL + paths.Asset(taskID, assetID) }
+		assetURL = func(taskID, assetID uuid.UUID, until time.Time) string {
+			path := paths.File(taskID, assetID)
+			return p.publicURL + path + "?ticket=" + p.sealer.Ticket(path, until)
+		}
 	}
 	worker := jobs.NewWorker(jobs.WorkerConfig{
 		Admits: budget.Admits, Chores: []jobs.Chore{

@@ -64,6 +64,7 @@ POST   /logout                                           leaving       -
 GET    /setup                                            public        -
 POST   /setup                                            public        -
 GET    /shared/:secret                                   public        -
+GET    /files/:taskId/:assetId                           public        -
 
 GET    /account                                          session       -
 GET    /account/password                                 password      -

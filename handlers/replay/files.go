@@ -31,6 +31,8 @@ type FilesConfig struct {
 	Files   blob.Store
 	Version string
 	Failed  rest.Failed
+	// Admits reports whether a ticket admits to an address now.
+	Admits func(address, ticket string, now time.Time) bool
 }
 
 type filesHandler struct{ FilesConfig }
@@ -131,6 +133,27 @@ func RegisterFilesAPI(whole, stream huma.API, config FilesConfig) {
 	})
 }
 
+// RegisterFiles adds the addresses at which agents find files of earlier turns. They need no account, but a ticket.
+func RegisterFiles(group *echo.Group, config FilesConfig) {
+	h := &filesHandler{config}
+	group.GET(paths.Files+"/:taskId/:assetId", h.sendToAgent)
+}
+
+// sendToAgent sends a copy to a client with a valid ticket, and tells others nothing, not even whether it exists.
+func (h *filesHandler) sendToAgent(c echo.Context) error {
+	taskID, taskErr := uuid.Parse(c.Param("taskId"))
+	id, err := uuid.Parse(c.Param("assetId"))
+	if taskErr != nil || err != nil || !h.Admits(paths.File(taskID, id), c.QueryParam("ticket"), time.Now()) {
+		return request.NewFault(request.CodeForbidden)
+	}
+	send, err := h.open(c.Request().Context(), taskID, id, false)
+	if err != nil {
+		return err
+	}
+	send(c)
+	return nil
+}
+
 func (h *filesHandler) list(ctx context.Context, input *listInput) (*listOutput, error) {
 	task, err := request.Task(ctx, h.Store, input.TaskID)
 	if err != nil {
@@ -159,7 +182,17 @@ func (h *filesHandler) send(ctx context.Context, input *filePath, isThumbnail bo
 	if err != nil {
 		return nil, request.NewFault(request.CodeNotFound)
 	}
-	one, err := h.assets().Get(ctx, task.ID, id)
+	send, err := h.open(ctx, task.ID, id, isThumbnail)
+	if err != nil {
+		return nil, err
+	}
+	return &huma.StreamResponse{Body: func(ctx huma.Context) { send(humaecho.Unwrap(ctx)) }}, nil
+}
+
+// open opens a copy, or its thumbnail, and returns a function that sends and closes it.
+func (h *filesHandler) open(ctx context.Context, taskID, id uuid.UUID,
+	isThumbnail bool) (send func(echo.Context), err error) {
+	one, err := h.assets().Get(ctx, taskID, id)
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +202,7 @@ func (h *filesHandler) send(ctx context.Context, input *filePath, isThumbnail bo
 		key, mediaType = one.ThumbnailKey, &jpeg
 	}
 	if key == nil && !isThumbnail {
-		return h.sendWaiting(ctx, one)
+		return h.openWaiting(ctx, one)
 	}
 	if key == nil || mediaType == nil {
 		return nil, request.NewFault(request.CodeNotFound)
@@ -181,24 +214,22 @@ func (h *filesHandler) send(ctx context.Context, input *filePath, isThumbnail bo
 	if err != nil {
 		return nil, err
 	}
-	return &huma.StreamResponse{Body: func(ctx huma.Context) {
+	return func(c echo.Context) {
 		defer file.Close() //nolint:errcheck // only read
-		c := humaecho.Unwrap(ctx)
 		serve(c, file, *mediaType, path.Base(one.Path), one.HashOf()+strconv.FormatBool(isThumbnail))
-	}}, nil
+	}, nil
 }
 
-// sendWaiting sends an inline file that has not been copied yet, because the next turn of its conversation may
+// openWaiting opens an inline file that has not been copied yet, because the next turn of its conversation may
 // already refer to it. Its type has not been checked, so it is never displayed in the browser.
-func (h *filesHandler) sendWaiting(ctx context.Context, one engine.Asset) (*huma.StreamResponse, error) {
+func (h *filesHandler) openWaiting(ctx context.Context, one engine.Asset) (send func(echo.Context), err error) {
 	content, err := h.assets().Waiting(ctx, one.TaskID, one.ID)
 	if err != nil {
 		return nil, err
 	}
-	return &huma.StreamResponse{Body: func(ctx huma.Context) {
-		serve(humaecho.Unwrap(ctx), bytes.NewReader(content), "application/octet-stream", path.Base(one.Path),
-			one.ID.String())
-	}}, nil
+	return func(c echo.Context) {
+		serve(c, bytes.NewReader(content), "application/octet-stream", path.Base(one.Path), one.ID.String())
+	}, nil
 }
 
 // shown are the media types that browsers display without running them.

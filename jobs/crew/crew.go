@@ -39,9 +39,9 @@ type Config struct {
 	Observer Observer
 	// Scribe records what agents report.
 	Scribe *Scribe
-	// AssetURL returns the address at which agents find a task's file on this site; nil if the address of the site is
-	// unknown.
-	AssetURL func(taskID, assetID uuid.UUID) string
+	// AssetURL returns an address at which agents find a task's file on this site until a time; nil if the address of the
+	// site is unknown.
+	AssetURL func(taskID, assetID uuid.UUID, until time.Time) string
 	// Leaving is closed when no further unit may be claimed.
 	Leaving <-chan struct{}
 	// Calls is the context of calls: it ends when calls in flight must be cut off.

@@ -66,7 +66,7 @@ func (c *crew) refer(ctx context.Context, unit *claimed, request *protocol.Reque
 		case one.OriginalURL != nil:
 			addresses[one.Path] = *one.OriginalURL
 		case c.AssetURL != nil:
-			addresses[one.Path] = c.AssetURL(c.TaskID, one.ID)
+			addresses[one.Path] = c.AssetURL(c.TaskID, one.ID, c.filesUntil(time.Now()))
 		}
 	}
 	put := func(text string) string {
@@ -89,6 +89,15 @@ func (c *crew) refer(ctx context.Context, unit *claimed, request *protocol.Reque
 			*text = &rendered
 		}
 	}
+}
+
+// filesUntil returns the time until which an agent may fetch files that a request beginning now refers to: all attempts
+// of the call, with the waits between them, and an hour for clocks that differ and for agents that fetch late. It is a
+// full hour, so that a request that is repeated soon has the same body.
+func (c *crew) filesUntil(now time.Time) time.Time {
+	attempt := time.Duration(c.Task.TimeoutSeconds)*time.Second + maxPostpone
+	calls := time.Duration(c.Task.MaxRetries+1) * attempt
+	return now.Add(calls + time.Hour).Truncate(time.Hour).Add(time.Hour)
 }
 
 // endTurn decides how a conversation continues after the answer to a turn.

@@ -9,12 +9,14 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"time"
 
 	"golang.org/x/crypto/argon2"
 )
@@ -180,4 +182,28 @@ func (s *Sealer) Verify(purpose string, message, signature []byte) error {
 		}
 	}
 	return ErrSigner
+}
+
+// ticketPurpose is the purpose of the signatures of tickets.
+const ticketPurpose = "ticket"
+
+// ticketTime is the number of bytes at the beginning of a ticket that hold the time until which it is valid.
+const ticketTime = 8
+
+// Ticket returns a text for an address that admits any client to a subject until a time. It cannot be revoked.
+func (s *Sealer) Ticket(subject string, until time.Time) string {
+	ticket := binary.BigEndian.AppendUint64(nil, uint64(max(until.Unix(), 0)))
+	signature := s.Sign(ticketPurpose, append(bytes.Clone(ticket), subject...))
+	return base64.RawURLEncoding.EncodeToString(append(ticket, signature...))
+}
+
+// Admits reports whether a ticket admits to a subject now.
+func (s *Sealer) Admits(subject, ticket string, now time.Time) bool {
+	text, err := base64.RawURLEncoding.DecodeString(ticket)
+	if err != nil || len(text) < ticketTime {
+		return false
+	}
+	until, signature := text[:ticketTime], text[ticketTime:]
+	return s.Verify(ticketPurpose, append(bytes.Clone(until), subject...), signature) == nil &&
+		uint64(max(now.Unix(), 0)) < binary.BigEndian.Uint64(until)
 }

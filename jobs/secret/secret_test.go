@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -97,4 +98,26 @@ func TestAValueOpensForItsOwnerAndKeyOnly(t *testing.T) {
 	sealed[len(sealed)-1] ^= 1
 	require.ErrorIs(t, sealer.Open(sealed, owner, &headers), secret.ErrKey)
 	require.NoError(t, sealer.Open(nil, owner, &headers), "nothing sealed is not an error")
+}
+
+// A ticket admits to one subject until its time, also after SECRET_KEY was replaced, and cannot be changed.
+func TestTicketsExpireAndCannotBeChanged(t *testing.T) {
+	t.Parallel()
+	old, now := newSealer(t, strong(1)), time.Unix(1_800_000_000, 0)
+	ticket := old.Ticket("/files/a", now.Add(time.Minute))
+	require.True(t, old.Admits("/files/a", ticket, now))
+	require.True(t, newSealer(t, strong(2), strong(1)).Admits("/files/a", ticket, now))
+	require.False(t, newSealer(t, strong(2)).Admits("/files/a", ticket, now))
+	require.False(t, old.Admits("/files/b", ticket, now))
+	require.False(t, old.Admits("/files/a", ticket, now.Add(time.Minute)))
+	raw, err := base64.RawURLEncoding.DecodeString(ticket)
+	require.NoError(t, err)
+	for n := range raw {
+		changed := bytes.Clone(raw)
+		changed[n] ^= 1
+		require.False(t, old.Admits("/files/a", base64.RawURLEncoding.EncodeToString(changed), now), n)
+		require.False(t, old.Admits("/files/a", base64.RawURLEncoding.EncodeToString(raw[:n]), now), n)
+	}
+	require.False(t, old.Admits("/files/a", "%", now))
+	require.False(t, old.Admits("a/files/", old.Ticket("/files/", time.Unix('a', 0)), now))
 }

@@ -75,6 +75,8 @@ const (
 	Projects = "/projects"
 	// Shared is the prefix of links to reports.
 	Shared = "/shared"
+	// Files is the prefix of the addresses at which agents find files, for as long as a ticket is valid.
+	Files = "/files"
 	// Views saves the filters and the order of a page.
 	Views = "/views"
 	// ScheduleTimes shows the next times of a cron expression.
@@ -375,6 +377,9 @@ func Assets(id uuid.UUID) string { return APITasks + "/" + id.String() + "/asset
 
 // Asset returns the address of a file that an agent produced.
 func Asset(id, asset uuid.UUID) string { return Assets(id) + "/" + asset.String() }
+
+// File returns the address of a file for clients with a ticket in the query.
+func File(id, asset uuid.UUID) string { return Files + "/" + id.String() + "/" + asset.String() }
 
 // Thumbnail returns the address of a small version of an image.
 func Thumbnail(id, asset uuid.UUID) string { return Asset(id, asset) + "/thumbnail" }
