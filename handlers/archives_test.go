@@ -552,8 +552,8 @@ func TestArchivesThatAreRefused(t *testing.T) {
 	require.Zero(t, s.reports.Load(), s.told.String())
 }
 
-// The archive of an imported task equals the archive that was imported, in another project, too: pictures, previews, the
-// replay, people's groupings and samples are there again.
+// The archive of an imported task equals the archive that was imported, in another project, too: pictures, previews,
+// the replay, people's groupings and samples are there again.
 func TestArchivesAreReadAsTheyWereWritten(t *testing.T) {
 	t.Parallel()
 	s, other := newSite(t, true), newSite(t, true)
@@ -647,8 +647,8 @@ func TestOlderArchivesAreStillRead(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, s.importArchive(t, packed(t, parts)).StatusCode)
 }
 
-// A part that was changed, added, removed or renamed since the archive was written is refused, and so are files that are
-// not what the list of files says. Nothing of such an archive stays.
+// A part that was changed, added, removed or renamed since the archive was written is refused, and so are files that
+// are not what the list of files says. Nothing of such an archive stays.
 func TestArchivesMustMatchTheirManifest(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -687,8 +687,8 @@ func TestArchivesMustMatchTheirManifest(t *testing.T) {
 		"50,001 hashes":    {zipped(t, with(map[string]string{"manifest.json": manyParts(50_001)})), "50,000"},
 		"a hash twice":     {zipped(t, with(map[string]string{"manifest.json": `{"parts":{"a":"1","a":"2"}}`})), "manifest.json"},
 		"events of no run": {packed(t, with(map[string]string{"runs.jsonl": "\n"})), "runs.jsonl"},
-		"events out of turn": {packed(t, with(map[string]string{"events.jsonl": parts["events.jsonl"] + parts["events.jsonl"]})),
-			"events.jsonl"},
+		"events out of turn": {packed(t, with(map[string]string{
+			"events.jsonl": parts["events.jsonl"] + parts["events.jsonl"]})), "events.jsonl"},
 		"a dataset of 6 MB": {packed(t, with(map[string]string{"dataset.csv": strings.Repeat("a", 6<<20)})), "dataset.csv"},
 		"no dataset":        {packed(t, with(map[string]string{"dataset.csv": ""})), "dataset.csv"},
 	} {

@@ -306,11 +306,19 @@ func TestWhatAgentsProduceIsCopied(t *testing.T) {
 	for _, name := range []string{"manifest.json", "report.xlsx", "report.jsonl", "report.html"} {
 		require.NotEmpty(t, contents[name], name)
 	}
-	require.Equal(t, http.StatusCreated, s.importArchive(t, whole.body).StatusCode)
+	var imported struct {
+		TaskID string `json:"task_id"`
+	}
+	s.importArchive(t, whole.body).into(t, &imported)
+	again := s.assetsOf(t, imported.TaskID, "")
+	require.Len(t, again, len(s.assetsOf(t, id, "")))
+	require.Equal(t, picture, s.get(t, again[0].URL).body)
 
-	remove, err := http.NewRequest(http.MethodDelete, s.URL+api+"/"+id, nil)
-	require.NoError(t, err)
-	require.Equal(t, http.StatusNoContent, s.do(t, remove).StatusCode)
+	for _, one := range []string{id, imported.TaskID} {
+		remove, err := http.NewRequest(http.MethodDelete, s.URL+api+"/"+one, nil)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusNoContent, s.do(t, remove).StatusCode)
+	}
 	require.Empty(t, s.storedFiles(t))
 }
 
