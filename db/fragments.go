@@ -11,7 +11,7 @@ const RunColumns = `r.id, r.unit_id, r.launch_id, r.item_id, r.variant, r.run_in
 	r.response_bytes IS NOT NULL AS is_replaced,
 	coalesce(char_length(r.response_body), 0) AS response_length, r.answer_key, r.latency_ms, r.attempts,
 	r.failed_attempts,
-	r.error_code, r.error_message, r.finish_reason, r.created_at,
+	r.error_code, r.error_message, r.finish_reason, r.trace_id, r.agent_trace_id, r.created_at,
 	r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens, trim_scale(r.cost) AS cost, r.first_token_ms,
 	r.passed, r.score, ` + EvaluationsOfRun + ` AS evaluations`
 

@@ -48,6 +48,10 @@ type Run struct {
 	// FinishReason is why the answer ended: stop, length, content_filter, refusal or tool_calls; nil means that
 	// the agent did not report it.
 	FinishReason *string `db:"finish_reason"`
+	// TraceID is the W3C trace id of the run's calls, in hexadecimal; nil if no call was made. AgentTraceID is the agent's
+	// own id for the last call; nil if it named none.
+	TraceID      *string `db:"trace_id"`
+	AgentTraceID *string `db:"agent_trace_id"`
 	Usage
 	// Passed and Score are the combined verdict: Passed is nil until every evaluator of the task has given a verdict,
 	// and Score while none has given a score.

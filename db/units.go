@@ -333,19 +333,24 @@ const requeueLost = `
 // TurnNotReachedCode is the error code of a turn that was not asked because an earlier turn failed.
 const TurnNotReachedCode = "TURN_NOT_REACHED"
 
+// traceOfUnit computes the trace id of the call for a row d of done, as tasks.TraceID does.
+const traceOfUnit = `left(encode(sha256(convert_to('wending-' || d.launch_id || '-' || d.id || coalesce('-' || d.turn, ''),
+	'UTF8')), 'hex'), 32)`
+
 const endOpenTurns = `
 	WITH done AS (
-		SELECT u.id, u.epoch, u.launch_id, u.variant, u.run_index, u.losses, turn.id AS item_id,
+		SELECT u.id, u.epoch, u.launch_id, u.variant, u.run_index, u.losses, turn.id AS item_id, turn.turn,
 			$2 <> '' AND row_number() OVER (PARTITION BY u.id ORDER BY turn.turn) = 1 AS was_asked
 		FROM units u` + TurnsOfUnit + `
 		WHERE u.id = ANY ($1)
 		  AND NOT EXISTS (SELECT FROM evaluation_runs r WHERE r.unit_id = u.id AND r.item_id = turn.id)),` + Supersede + `
 	INSERT INTO evaluation_runs (unit_id, epoch, task_id, launch_id, item_id, variant, run_index, status, attempts,
-	error_code, error_message)
+	error_code, error_message, trace_id)
 	SELECT d.id, d.epoch, l.task_id, d.launch_id, d.item_id, d.variant, d.run_index, 'FAILED', CASE WHEN d.was_asked
 	THEN d.losses ELSE 0 END,
 		CASE WHEN d.was_asked THEN $2 ELSE '` + TurnNotReachedCode + `' END,
-		CASE WHEN d.was_asked THEN $3 ELSE 'An earlier turn of the conversation did not succeed' END
+		CASE WHEN d.was_asked THEN $3 ELSE 'An earlier turn of the conversation did not succeed' END,
+		CASE WHEN d.was_asked THEN ` + traceOfUnit + ` END
 	FROM done d
 	JOIN launches l ON l.id = d.launch_id
 	CROSS JOIN superseded`

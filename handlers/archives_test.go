@@ -297,6 +297,8 @@ func wrongValues() (all []wrongValue) {
 	run("error_code", quotedText(65, "X"), `"\u0000"`)
 	run("error_message", quotedText(1<<20+1, "x"))
 	run("finish_reason", `"tired"`)
+	run("trace_id", `"4BF92F3577B34DA6A3CE929D0E0E4736"`, `"4bf9"`, `7`)
+	run("agent_trace_id", `""`, `"a\nb"`, `"a\u202eb"`, quotedText(201, "x"), `7`)
 	failed :=
 		`{"attempt":1,"started_at":"2026-01-01T00:00:00Z","latency_ms":1,"error_code":"X","error_message":"m","http_status":503,"body":"b"}`
 	run("failed_attempts", `7`, `[7]`, `[{}]`, "["+strings.Repeat(failed+",", 10)+failed+"]")

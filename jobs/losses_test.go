@@ -123,9 +123,14 @@ func TestAUnitThatLostThreeWorkersEndsFailed(t *testing.T) {
 	task, err := b.store.Task(t.Context(), db.AllProjects(), taskID)
 	require.NoError(t, err)
 	b.requireComplete(t, task)
-	var code string
-	require.NoError(t, b.tables.Get(&code, `SELECT error_code FROM evaluation_runs`))
-	require.Equal(t, db.WorkerLostCode, code)
+	var run struct {
+		Code   string `db:"error_code"`
+		UnitID int64  `db:"unit_id"`
+		Trace  string `db:"trace_id"`
+	}
+	require.NoError(t, b.tables.Get(&run, `SELECT error_code, unit_id, trace_id FROM evaluation_runs`))
+	require.Equal(t, db.WorkerLostCode, run.Code)
+	require.Equal(t, tasks.TraceID(tasks.IdempotencyKey(launchID, run.UnitID, db.Item{})), run.Trace)
 }
 
 func TestUnitsClaimedWithoutAnAnswerAreGivenBack(t *testing.T) {

@@ -36,6 +36,8 @@ type Result struct {
 	ErrorMessage   string
 	// FinishReason is why the answer ended; empty means that the agent did not report it.
 	FinishReason string
+	// TraceID and AgentTraceID are the ids of the last call in traces, ours and the agent's; empty means none.
+	TraceID, AgentTraceID string
 	// InputTokens and the counts that follow are reported by the agent; nil means that it reported none.
 	InputTokens, OutputTokens, ReasoningTokens, TotalTokens *int
 	// FirstTokenMS is nil unless the answer was streamed.
@@ -111,11 +113,12 @@ const ofUnits = `
 			CAST(:bodies AS text[]), CAST(:exact AS bytea[]), CAST(:reasonings AS text[]),
 			CAST(:keys AS bytea[]), CAST(:latencies AS int[]), CAST(:attempts AS int[]),
 			CAST(:codes AS text[]), CAST(:messages AS text[]), CAST(:finishes AS text[]),
+			CAST(:traces AS text[]), CAST(:agent_traces AS text[]),
 			CAST(:inputs AS int[]), CAST(:outputs AS int[]), CAST(:thoughts AS int[]), CAST(:totals AS int[]),
 			CAST(:first AS int[]), CAST(:silences AS int[]),
 			CAST(:passed AS bool[]), CAST(:scores AS float8[]), CAST(:failed AS text[]))
 		AS g (unit_id, epoch, status, body, exact, reasoning, answer_key, latency_ms, attempts, error_code, error_message,
-		finish_reason,
+		finish_reason, trace_id, agent_trace_id,
 			input_tokens, output_tokens, reasoning_tokens, total_tokens, first_token_ms, longest_silence_ms, passed, score,
 			failed_attempts)),`
 
@@ -153,13 +156,13 @@ const doneTurns = `
 const insertRuns = `
 	INSERT INTO evaluation_runs (
 		unit_id, epoch, task_id, launch_id, item_id, variant, run_index, status, response_body, response_bytes, reasoning,
-		answer_key, latency_ms, attempts, error_code, error_message, finish_reason,
+		answer_key, latency_ms, attempts, error_code, error_message, finish_reason, trace_id, agent_trace_id,
 		input_tokens, output_tokens, reasoning_tokens, total_tokens, first_token_ms, longest_silence_ms, cost, passed, score,
 		conversation_id, failed_attempts)
 	SELECT d.id, g.epoch, CAST(:task AS uuid), d.launch_id, d.item_id, d.variant, d.run_index, g.status,
 		g.body, nullif(g.exact, ''), nullif(g.reasoning, ''),
 		nullif(g.answer_key, ''), g.latency_ms, g.attempts, nullif(g.error_code, ''), nullif(g.error_message, ''),
-		nullif(g.finish_reason, ''),
+		nullif(g.finish_reason, ''), nullif(g.trace_id, ''), nullif(g.agent_trace_id, ''),
 		g.input_tokens, g.output_tokens, g.reasoning_tokens, g.total_tokens, g.first_token_ms, g.longest_silence_ms,
 		(g.input_tokens * t.input_price + g.output_tokens * t.output_price) / 1000000, g.passed, g.score, d.conversation_id,
 		CAST(nullif(g.failed_attempts, '') AS jsonb)
@@ -212,13 +215,15 @@ func (r Recorder) Record(ctx context.Context, taskID uuid.UUID, results []Result
 	return refused, nil
 }
 
+// recorded selects the units of claims whose results were stored before.
+const recorded = `
+	SELECT r.unit_id
+	FROM evaluation_runs r
+	JOIN unnest($1::bigint[], $2::int[], $3::bigint[]) AS g (unit_id, epoch, item_id)
+		ON r.unit_id = g.unit_id AND r.epoch = g.epoch AND r.item_id = g.item_id`
+
 // runs stores the outcomes of questions, and returns the units whose claims still held.
 func (r Recorder) runs(ctx context.Context, taskID uuid.UUID, results []Result) (stored []int64, err error) {
-	const known = `
-		SELECT r.unit_id
-		FROM evaluation_runs r
-		JOIN unnest($1::bigint[], $2::int[], $3::bigint[]) AS g (unit_id, epoch, item_id)
-			ON r.unit_id = g.unit_id AND r.epoch = g.epoch AND r.item_id = g.item_id`
 	n := len(results)
 	var ofTurns turns
 	ids, epochs := make(pq.Int64Array, n), make(pq.Int64Array, n)
@@ -226,6 +231,7 @@ func (r Recorder) runs(ctx context.Context, taskID uuid.UUID, results []Result) 
 	statuses, bodies, reasonings := make(pq.StringArray, n), make(pg.Texts, n), make(pg.Texts, n)
 	codes, messages := make(pq.StringArray, n), make(pq.StringArray, n)
 	finishes, failed := make(pq.StringArray, n), make(pq.StringArray, n)
+	traces, agentTraces := make(pq.StringArray, n), make(pq.StringArray, n)
 	exact, keys := make(pq.ByteaArray, n), make(pq.ByteaArray, n)
 	inputs, outputs, thoughts := make([]*int, n), make([]*int, n), make([]*int, n)
 	totals, first, silences := make([]*int, n), make([]*int, n), make([]*int, n)
@@ -242,6 +248,7 @@ func (r Recorder) runs(ctx context.Context, taskID uuid.UUID, results []Result) 
 		keys[n] = result.AnswerKey
 		latencies[n], attempts[n] = int64(result.LatencyMS), int64(result.Attempts)
 		codes[n], messages[n], finishes[n] = result.ErrorCode, pg.StorableText(result.ErrorMessage), result.FinishReason
+		traces[n], agentTraces[n] = result.TraceID, result.AgentTraceID
 		passed[n], scores[n], failed[n] = result.Passed, result.Score, result.FailedAttempts.Text()
 		judged.add(result)
 		ofTurns.add(result)
@@ -249,7 +256,8 @@ func (r Recorder) runs(ctx context.Context, taskID uuid.UUID, results []Result) 
 	arguments := map[string]any{
 		"task": taskID, "units": ids, "epochs": epochs, "statuses": statuses,
 		"bodies": bodies, "exact": exact, "reasonings": reasonings, "keys": keys, "latencies": latencies,
-		"attempts": attempts, "codes": codes, "messages": messages, "finishes": finishes, "inputs": pq.Array(inputs),
+		"attempts": attempts, "codes": codes, "messages": messages, "finishes": finishes, "traces": traces,
+		"agent_traces": agentTraces, "inputs": pq.Array(inputs),
 		"outputs": pq.Array(outputs), "thoughts": pq.Array(thoughts), "totals": pq.Array(totals),
 		"first": pq.Array(first), "silences": pq.Array(silences), "passed": pq.Array(passed),
 		"scores": pq.Array(scores), "failed": failed,
@@ -268,7 +276,7 @@ func (r Recorder) runs(ctx context.Context, taskID uuid.UUID, results []Result) 
 	}
 	if len(stored) < n {
 		var before []int64
-		if err := r.db.SelectContext(ctx, &before, known, ids, epochs, ofTurns.items); err != nil {
+		if err := r.db.SelectContext(ctx, &before, recorded, ids, epochs, ofTurns.items); err != nil {
 			return nil, pg.Classify("look for recorded results", err)
 		}
 		stored = append(stored, before...)

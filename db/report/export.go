@@ -36,6 +36,8 @@ type Run struct {
 	ErrorCode    *string
 	ErrorMessage *string
 	FinishReason *string
+	TraceID      *string
+	AgentTraceID *string
 	db.Usage
 	Evaluations    db.Evaluations
 	FailedAttempts db.FailedAttempts
@@ -45,7 +47,7 @@ const readExport = `
 	SELECT ` + db.ItemColumns + `, v.number AS variant, ` + db.PlannedRuns + ` AS planned, r.id AS run_id, r.run_index, r.unit_id, r.launch_id, r.status,
 		CASE WHEN $2::int IS NULL THEN r.response_body ELSE left(r.response_body, $2) END AS response_body,
 		CASE WHEN $2::int IS NULL THEN r.response_bytes END AS response_bytes, r.latency_ms, r.error_code, r.error_message,
-		r.finish_reason, r.failed_attempts,
+		r.finish_reason, r.trace_id, r.agent_trace_id, r.failed_attempts,
 		r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens, trim_scale(r.cost) AS cost, r.first_token_ms,
 		` + db.EvaluationsOfRun + ` AS evaluations,
 		` + likenessColumns + `
@@ -74,6 +76,8 @@ type exportLine struct {
 	ErrorCode    *string       `db:"error_code"`
 	ErrorMessage *string       `db:"error_message"`
 	FinishReason *string       `db:"finish_reason"`
+	TraceID      *string       `db:"trace_id"`
+	AgentTraceID *string       `db:"agent_trace_id"`
 	db.Usage
 	Evaluations    db.Evaluations    `db:"evaluations"`
 	FailedAttempts db.FailedAttempts `db:"failed_attempts"`
@@ -84,6 +88,7 @@ func (l exportLine) run() Run {
 		ID: *l.RunID, RunIndex: *l.RunIndex, UnitID: *l.UnitID, LaunchID: *l.LaunchID, Status: *l.Status,
 		Response: l.Response, Exact: l.Exact,
 		LatencyMS: l.LatencyMS, ErrorCode: l.ErrorCode, ErrorMessage: l.ErrorMessage, FinishReason: l.FinishReason,
+		TraceID: l.TraceID, AgentTraceID: l.AgentTraceID,
 		Usage: l.Usage, Evaluations: l.Evaluations, FailedAttempts: l.FailedAttempts,
 	}
 }

@@ -43,6 +43,8 @@ type Filter struct {
 	// FinishReasons and ErrorCodes keep items with a run that ended for one of these reasons or with one of
 	// these codes.
 	FinishReasons, ErrorCodes []string
+	// TraceID keeps items with a run that has this id in traces, ours or the agent's; empty means any.
+	TraceID string
 	// Passed keeps items with a run that passed, or with one that did not. MinScore and MaxScore keep items with a
 	// run whose score is in range. A single run must meet these and Statuses; nil means any.
 	Passed             *bool
@@ -152,7 +154,7 @@ func (f Filter) where() string {
 	if len(f.Columns) > 0 {
 		where += hasChosenValues
 	}
-	if len(f.Statuses)+len(f.FinishReasons)+len(f.ErrorCodes) > 0 || f.judges() || f.boundsRuns() {
+	if len(f.Statuses)+len(f.FinishReasons)+len(f.ErrorCodes)+len(f.TraceID) > 0 || f.judges() || f.boundsRuns() {
 		where += `
 		  AND (EXISTS (
 				SELECT FROM evaluation_runs r
@@ -162,12 +164,13 @@ func (f Filter) where() string {
 				  OR r.status = ANY (:statuses))
 				  AND (coalesce(cardinality(CAST(:finishes AS text[])), 0) = 0 OR r.finish_reason = ANY (:finishes))
 				  AND (coalesce(cardinality(CAST(:codes AS text[])), 0) = 0 OR r.error_code = ANY (:codes))
+				  AND (:trace = '' OR r.trace_id = lower(:trace) OR r.agent_trace_id = :trace)
 				  AND (CAST(:passed AS boolean) IS NULL OR v.passed = :passed)
 				  AND (CAST(:min_score AS float8) IS NULL OR v.score >= :min_score)
 				  AND (CAST(:max_score AS float8) IS NULL OR v.score <= :max_score)` + isWithinBounds + `)`
 		// runs that never took place have none of these
 		if slices.Contains(f.Statuses, db.RunStopped) && !f.judges() && !f.boundsRuns() &&
-			len(f.FinishReasons)+len(f.ErrorCodes) == 0 {
+			len(f.FinishReasons)+len(f.ErrorCodes)+len(f.TraceID) == 0 {
 			where += `
 			OR (SELECT count(*) FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current
 			AND (:variant = 0 OR r.variant = :variant))
@@ -188,7 +191,7 @@ func (f Filter) arguments(taskID uuid.UUID) map[string]any {
 	arguments := map[string]any{
 		"task": taskID, "question": f.QuestionID, "assessed": f.OnlyAssessed, "variant": f.Variant,
 		"statuses": pq.Array(f.Statuses), "finishes": pq.Array(f.FinishReasons), "codes": pq.Array(f.ErrorCodes),
-		"levels": pq.Array(f.Levels), "facts": pq.Array(f.Facts),
+		"trace": f.TraceID, "levels": pq.Array(f.Levels), "facts": pq.Array(f.Facts),
 		"passed": f.Passed, "min_score": f.MinScore, "max_score": f.MaxScore, "evaluator": f.Evaluator,
 	}
 	f.bind(arguments)

@@ -128,7 +128,8 @@ func summariseItems(isJudged, withMeasures bool, like string) string {
 		($2 = '' OR i.question_id ` + like + ` $2 OR i.question ` + like + ` $2 OR i.standard_answer ` + like + ` $2
 			OR EXISTS (SELECT FROM unnest(i.variable_values) AS own (value) WHERE own.value ` + like + ` $2) OR EXISTS (
 			SELECT FROM evaluation_runs found
-			WHERE found.item_id = i.id AND found.is_current AND ($4 = 0 OR found.variant = $4) AND left(found.response_body, $3) ` + like + ` $2)) AS matches
+			WHERE found.item_id = i.id AND found.is_current AND ($4 = 0 OR found.variant = $4)
+			AND (left(found.response_body, $3) ` + like + ` $2 OR found.trace_id = lower($5) OR found.agent_trace_id = $5))) AS matches
 	FROM evaluation_items i
 	JOIN evaluation_tasks t ON t.id = i.task_id
 	LEFT JOIN (
@@ -161,8 +162,8 @@ func summariseItems(isJudged, withMeasures bool, like string) string {
 
 // Summaries returns a summary of each of the task's items, in the order of pages and exports, based on the runs of
 // one variant, or of all variants if variant is 0. An item matches if its question_id, question, standard answer,
-// another of its columns or the beginning of one of its answers contains text, ignoring case. It returns
-// ErrSearchTooSlow if that takes longer than searchTime.
+// another of its columns or the beginning of one of its answers contains text, ignoring case, or if text is the id of
+// one of its runs in traces. It returns ErrSearchTooSlow if that takes longer than searchTime.
 func (r Report) Summaries(ctx context.Context, task db.Task, variant int, text string,
 	withMeasures bool) ([]Summary, error) {
 	like := "ILIKE"
@@ -171,7 +172,7 @@ func (r Report) Summaries(ctx context.Context, task db.Task, variant int, text s
 	}
 	var summaries []Summary
 	statement, arguments := summariseItems(len(task.Evaluators) > 0, withMeasures, like),
-		[]any{task.ID, pg.Containing(text), searchedText, variant}
+		[]any{task.ID, pg.Containing(text), searchedText, variant, text}
 	if text == "" {
 		if err := r.db.SelectContext(ctx, &summaries, statement, arguments...); err != nil {
 			return nil, pg.Classify("summarise the questions", err)

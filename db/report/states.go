@@ -132,7 +132,8 @@ type ItemProgress struct {
 // ItemFilter selects questions; its zero value selects all.
 type ItemFilter struct {
 	State ItemState
-	// Query is searched for in the questions' ids and texts, ignoring case.
+	// Query is searched for in the questions' ids and texts, ignoring case; the id of a run in traces also finds its
+	// question.
 	Query string
 }
 
@@ -141,14 +142,16 @@ func (m Monitor) Items(ctx context.Context, task db.Task, filter ItemFilter,
 	page db.Page) (items []ItemProgress, total int, err error) {
 	const where = `
 		FROM item
-		WHERE ($3 = '' OR state = $3) AND ($4 = '' OR question_id ILIKE $4 OR question ILIKE $4)`
+		WHERE ($3 = '' OR state = $3) AND ($4 = '' OR question_id ILIKE $4 OR question ILIKE $4 OR EXISTS (
+			SELECT FROM evaluation_runs r WHERE r.item_id = item.id AND r.is_current AND (r.trace_id = lower($5)
+			OR r.agent_trace_id = $5)))`
 	const count = itemStates + `
 		SELECT count(*)` + where
 	const list = itemStates + `
 		SELECT number, question_id, question, state, runs_done, runs_expected, running_since` + where + `
 		ORDER BY number
-		LIMIT $5 OFFSET $6`
-	arguments := []any{task.ID, task.HasResults, filter.State, pg.Containing(filter.Query)}
+		LIMIT $6 OFFSET $7`
+	arguments := []any{task.ID, task.HasResults, filter.State, pg.Containing(filter.Query), filter.Query}
 	if err := m.db.GetContext(ctx, &total, count, arguments...); err != nil {
 		return nil, 0, pg.Classify("count the questions", err)
 	}

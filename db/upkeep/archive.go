@@ -45,7 +45,7 @@ func (a Archives) EachRun(ctx context.Context, taskID uuid.UUID, yield func(json
 			SELECT i.question_id, r.variant, r.run_index, r.status, r.response_body,
 			encode(r.response_bytes, 'base64') AS response_bytes, r.reasoning,
 				encode(r.answer_key, 'hex') AS answer_key, r.latency_ms, r.attempts, r.error_code, r.error_message, r.finish_reason,
-				r.failed_attempts, r.created_at,
+				r.trace_id, r.agent_trace_id, r.failed_attempts, r.created_at,
 				r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens, CAST(r.cost AS text) AS cost, r.first_token_ms,
 				r.passed, r.score,
 				r.conversation_id, r.longest_silence_ms,
@@ -86,6 +86,8 @@ type ArchivedRun struct {
 	ErrorCode       *string    `json:"error_code"`
 	ErrorMessage    *string    `json:"error_message"`
 	FinishReason    *string    `json:"finish_reason"`
+	TraceID         *string    `json:"trace_id"`
+	AgentTraceID    *string    `json:"agent_trace_id"`
 	CreatedAt       *time.Time `json:"created_at"`
 	InputTokens     *int       `json:"input_tokens"`
 	OutputTokens    *int       `json:"output_tokens"`
@@ -159,7 +161,8 @@ const insertRuns = `
 		FROM json_to_recordset($1) AS line (
 			question_id text, variant int, run_index int, status text, response_body text, response_bytes text, reasoning text,
 			answer_key text, latency_ms int,
-			attempts int, error_code text, error_message text, finish_reason text, created_at timestamptz, input_tokens int,
+			attempts int, error_code text, error_message text, finish_reason text, trace_id text,
+			agent_trace_id text, created_at timestamptz, input_tokens int,
 			output_tokens int, reasoning_tokens int,
 			total_tokens int, cost numeric, first_token_ms int, passed bool, score float8, conversation_id text,
 			failed_attempts jsonb, longest_silence_ms int, evaluations json)),
@@ -167,13 +170,15 @@ const insertRuns = `
 		INSERT INTO evaluation_runs (
 			unit_id, epoch, task_id, launch_id, item_id, variant, run_index, status, response_body, response_bytes, reasoning,
 			answer_key, latency_ms, attempts,
-			error_code, error_message, finish_reason, created_at, input_tokens, output_tokens, reasoning_tokens, total_tokens,
+			error_code, error_message, finish_reason, trace_id, agent_trace_id, created_at,
+			input_tokens, output_tokens, reasoning_tokens, total_tokens,
 			cost, first_token_ms, passed, score, conversation_id, failed_attempts, longest_silence_ms)
 		SELECT nextval(pg_get_serial_sequence('units', 'id')), 1, t.id, $3, i.id, line.variant, line.run_index, line.status,
 		line.response_body,
 			decode(line.response_bytes, 'base64'), line.reasoning, decode(line.answer_key, 'hex'), line.latency_ms,
 			coalesce(line.attempts, 1),
-			line.error_code, line.error_message, line.finish_reason, coalesce(line.created_at, now()), line.input_tokens,
+			line.error_code, line.error_message, line.finish_reason, line.trace_id, line.agent_trace_id,
+			coalesce(line.created_at, now()), line.input_tokens,
 			line.output_tokens, line.reasoning_tokens,
 			line.total_tokens, line.cost, line.first_token_ms, line.passed, line.score, line.conversation_id,
 			line.failed_attempts, line.longest_silence_ms

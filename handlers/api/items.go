@@ -26,7 +26,7 @@ type itemsInput struct {
 	TaskPath
 	rest.PageQuery
 	State string `query:"state" enum:"waiting,running,done,failed" doc:"Only questions in this state" example:"waiting"`
-	Query string `query:"query" doc:"Only questions whose question_id or text contains this text" example:"首都"`
+	Query string `query:"query" doc:"Only questions whose question_id or text contains this text, or with a run that has this trace_id or agent_trace_id" example:"首都"`
 }
 
 type itemsOutput struct {

@@ -41,6 +41,8 @@ type Run struct {
 	ErrorCode       *string                `json:"error_code" doc:"Why the run failed; null if it succeeded or never took place" example:"HTTP_502"`
 	ErrorMessage    *string                `json:"error_message"`
 	FinishReason    *string                `json:"finish_reason" enum:"stop,length,content_filter,refusal,tool_calls" doc:"Why the answer ended; null if the agent does not report it" example:"stop"`
+	TraceID         *string                `json:"trace_id" doc:"W3C trace id that the calls carried in traceparent, 32 hexadecimal digits; null if no call was made" example:"4bf92f3577b34da6a3ce929d0e0e4736"`
+	AgentTraceID    *string                `json:"agent_trace_id" doc:"The agent's own id for the last call: the header x-request-id or x-trace-id, or log_id, trace_id or request_id in its answer; null if it named none" example:"20261126-7f3a"`
 	CreatedAt       *rest.Moment           `json:"created_at"`
 	InputTokens     *int                   `json:"input_tokens" doc:"As reported by the agent; null if it does not report tokens" example:"120"`
 	OutputTokens    *int                   `json:"output_tokens" example:"35"`
@@ -83,7 +85,7 @@ func newRun(ctx context.Context, r db.Run, task db.Task, turn turn) Run {
 		RunID: &r.ID, UnitID: &r.UnitID, RunIndex: r.RunIndex, Status: r.Status, ResponseBody: r.Response,
 		Reasoning: r.Reasoning,
 		LatencyMS: r.LatencyMS, Attempts: &r.Attempts, ErrorCode: r.ErrorCode, ErrorMessage: r.ErrorMessage,
-		FinishReason:   r.FinishReason,
+		FinishReason: r.FinishReason, TraceID: r.TraceID, AgentTraceID: r.AgentTraceID,
 		FailedAttempts: tasks.FailedAttempts(r.FailedAttempts), CreatedAt: rest.MomentOf(&r.CreatedAt),
 	}
 }
@@ -256,6 +258,7 @@ type FilterQuery struct {
 	Status     []string `query:"status,explode" doc:"Only questions with a run in one of these states; repeatable or comma-separated" example:"FAILED"`
 	Finish     []string `query:"finish_reason,explode" doc:"Only questions with a run that ended for one of these reasons: stop, length, content_filter, refusal, tool_calls; repeatable or comma-separated" example:"length"`
 	ErrorCode  []string `query:"error_code,explode" doc:"Only questions with a run that ended with one of these error codes; repeatable or comma-separated" example:"REFUSED"`
+	TraceID    string   `query:"trace_id" doc:"Only questions with a run that has this trace_id or agent_trace_id" example:"4bf92f3577b34da6a3ce929d0e0e4736"`
 	Level      []string `query:"level,explode" doc:"Only questions at one of these levels in at least one variant; repeatable or comma-separated" example:"facts"`
 	Facts      []string `query:"facts,explode" doc:"Only questions whose answers differ in their facts in one of these ways: conflict, omission, none; repeatable or comma-separated" example:"conflict"`
 	Unstable   bool     `query:"unstable" doc:"Only questions to which a variant gave more than one distinct answer"`
@@ -268,7 +271,7 @@ type FilterQuery struct {
 
 // isSet reports whether the query leaves questions out.
 func (q *FilterQuery) isSet() bool {
-	return q.QuestionID+q.Passed+q.Evaluator+q.MinScore+q.MaxScore != "" || q.Variant != 0 || q.Unstable ||
+	return q.QuestionID+q.TraceID+q.Passed+q.Evaluator+q.MinScore+q.MaxScore != "" || q.Variant != 0 || q.Unstable ||
 		len(q.Status)+len(q.Finish)+len(q.ErrorCode)+len(q.Level)+len(q.Facts) > 0 || request.HasSlice(q.values)
 }
 
@@ -284,7 +287,7 @@ type resultsInput struct {
 func (q *FilterQuery) filter(task db.Task) (report.Filter, error) {
 	filter := report.Filter{
 		QuestionID: request.SearchText(q.QuestionID), OnlyAssessed: !task.HasResults, Variant: q.Variant,
-		Unstable: q.Unstable,
+		Unstable: q.Unstable, TraceID: request.SearchText(q.TraceID),
 	}
 	if err := request.HasVariant(task, q.Variant); err != nil {
 		return filter, err
@@ -501,6 +504,9 @@ type runInput struct {
 	Protocol   string          `json:"protocol" example:"openai"`
 	URL        string          `json:"url" doc:"Address without its query, which may contain a secret" example:"https://api.openai.com/v1/chat/completions"`
 	Body       json.RawMessage `json:"body" doc:"The JSON object that was sent"`
+	TraceID    *string         `json:"trace_id" doc:"W3C trace id that the calls carried in traceparent; null if no call was made" example:"4bf92f3577b34da6a3ce929d0e0e4736"`
+	// AgentTraceID belongs to the answer, but is needed together with TraceID.
+	AgentTraceID *string `json:"agent_trace_id" doc:"The agent's own id for the last call; null if it named none" example:"20261126-7f3a"`
 	// OmitsPayload is true if the body is not complete.
 	OmitsPayload bool `json:"omits_extra_payload" doc:"True if the extra payload of a typed URL, which may be secret, was left out of the body"`
 }
@@ -528,6 +534,6 @@ func (h *handler) registerRunInput(api huma.API) {
 		}
 		sent, err := h.Tasks.Input(ctx, task, run)
 		return &runInputOutput{runInput{run.ID, run.QuestionID, run.Variant, run.RunIndex, sent.Protocol, sent.URL, sent.Body,
-			sent.OmitsPayload}}, err
+			run.TraceID, run.AgentTraceID, sent.OmitsPayload}}, err
 	})
 }

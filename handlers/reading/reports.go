@@ -395,6 +395,7 @@ func exportItem(task db.Task, row report.Row, locale text.Locale) (export.Item, 
 			Index: run.RunIndex, ID: run.ID, SessionID: session, Status: string(run.Status), Response: run.Response,
 			Exact:     run.Exact,
 			LatencyMS: run.LatencyMS, ErrorCode: run.ErrorCode, ErrorMessage: run.ErrorMessage, FinishReason: run.FinishReason,
+			TraceID: run.TraceID, AgentTraceID: run.AgentTraceID,
 			Usage: export.Usage{
 				InputTokens: run.InputTokens, OutputTokens: run.OutputTokens, ReasoningTokens: run.ReasoningTokens,
 				TotalTokens: run.TotalTokens,

@@ -527,6 +527,7 @@ func (p *Pages) openSent(c echo.Context, task db.Task, item int64) error {
 	last := 0
 	for _, one := range runs {
 		if one.Variant == last {
+			all[len(all)-1].Runs = append(all[len(all)-1].Runs, one)
 			continue
 		}
 		last = one.Variant
@@ -543,7 +544,7 @@ func (p *Pages) openSent(c echo.Context, task db.Task, item int64) error {
 			return err
 		}
 		part := taskpages.Sent{RunID: one.ID, Protocol: sent.Protocol, URL: sent.URL, Body: body.String(),
-			OmitsPayload: sent.OmitsPayload}
+			OmitsPayload: sent.OmitsPayload, Runs: []db.Run{one}}
 		if !task.IsPlain() {
 			part.Variant = task.Variants[one.Variant-1].Name
 		}

@@ -3,6 +3,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -54,6 +55,9 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // Ask makes one call. It returns no error: the protocol.Answer describes any outcome.
 func (c *Client) Ask(ctx context.Context, q protocol.Request) protocol.Answer {
 	start := time.Now()
+	if q.TraceID == "" {
+		q.TraceID = TraceID(q.Headers, randomHex(16))
+	}
 	if q.Job != nil {
 		start = q.Job.StartedAt
 	}
@@ -94,8 +98,13 @@ func (c *Client) secrets(q protocol.Request) (secrets []string) {
 	return slices.DeleteFunc(all, func(secret string) bool { return len(secret) < leastSecret })
 }
 
-// redact removes the request's secrets from a failure.
+// redact removes the request's secrets from a failure, and an agent's own id that contains one.
 func (c *Client) redact(q protocol.Request, answer *protocol.Answer) {
+	if id := answer.AgentTraceID; id != "" && slices.ContainsFunc(c.secrets(q), func(secret string) bool {
+		return strings.Contains(id, secret)
+	}) {
+		answer.AgentTraceID = ""
+	}
 	if answer.ErrorMessage == "" && answer.Status == protocol.Succeeded {
 		return
 	}
@@ -154,6 +163,7 @@ func (c *Client) ask(ctx context.Context, q protocol.Request, start time.Time) p
 		request.Header.Set(name, text)
 	}
 	c.authorize(request, q)
+	trace(request, q)
 	request.Header.Set("Idempotency-Key", q.IdempotencyKey)
 	response, err := c.http.Do(request)
 	if err != nil {
@@ -178,6 +188,7 @@ func (c *Client) ask(ctx context.Context, q protocol.Request, start time.Time) p
 func (c *Client) continueJob(ctx context.Context, q protocol.Request, job protocol.Job) protocol.Answer {
 	watcher := c.watch(q)
 	answer := c.await(ctx, q, job, watcher)
+	answer.AgentTraceID = cmp.Or(job.AgentTraceID, answer.AgentTraceID)
 	tellFiles(watcher, answer)
 	return answer
 }
@@ -259,6 +270,7 @@ func read(response *http.Response, spoken protocol.Protocol, rawLimit int, start
 	watcher *observe.Watcher) protocol.Answer {
 	raw := &prefix{limit: rawLimit}
 	answer := readBody(response, spoken, io.TeeReader(response.Body, raw), start, watcher)
+	answer.AgentTraceID = cmp.Or(protocol.TraceInHeader(response.Header), answer.AgentTraceID)
 	answer.HTTPStatus = response.StatusCode
 	answer.ContentType = response.Header.Get("Content-Type")
 	answer.Raw = raw.kept
@@ -270,6 +282,7 @@ func readBody(response *http.Response, spoken protocol.Protocol, body io.Reader,
 	if response.StatusCode < 200 || response.StatusCode > 299 {
 		begin, _ := io.ReadAll(io.LimitReader(decodedBody(response, body), 16<<10))
 		answer := protocol.Failure(fmt.Sprintf("HTTP_%d", response.StatusCode), httpMessage(response.StatusCode, begin))
+		answer.AgentTraceID = protocol.TraceInBody(bytes.NewReader(begin))
 		answer.RefusesStream = refusesStream(response.StatusCode, begin)
 		if response.StatusCode == http.StatusTooManyRequests || response.StatusCode == http.StatusServiceUnavailable {
 			answer.RetryAfter = retryAfter(response.Header.Get("Retry-After"), time.Now())

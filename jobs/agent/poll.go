@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,7 +79,8 @@ func accepted(q protocol.Request, response *http.Response, start time.Time) (job
 		return ""
 	}
 	job = protocol.Job{StatusURL: absolute(q.URL, find(q.Poll.URLPath)),
-		CancelURL: absolute(q.URL, find(q.Poll.CancelURLPath)), StartedAt: start}
+		CancelURL: absolute(q.URL, find(q.Poll.CancelURLPath)), StartedAt: start,
+		AgentTraceID: cmp.Or(protocol.TraceInHeader(response.Header), protocol.TraceInValue(v))}
 	return job, job.StatusURL != ""
 }
 
@@ -120,9 +122,13 @@ func (c *Client) await(ctx context.Context, q protocol.Request, job protocol.Job
 			}
 			switch {
 			case slices.Contains(q.Poll.DoneValues, state):
-				return resultOf(q, status, watcher)
+				result := resultOf(q, status, watcher)
+				result.AgentTraceID = protocol.TraceInValue(status)
+				return result
 			case slices.Contains(q.Poll.FailedValues, state):
-				return protocol.Failure(protocol.CodeAgent, jobFailure(state, status))
+				failure := protocol.Failure(protocol.CodeAgent, jobFailure(state, status))
+				failure.AgentTraceID = protocol.TraceInValue(status)
+				return failure
 			}
 		}
 		select {
@@ -185,6 +191,7 @@ func (c *Client) toJob(ctx context.Context, method, address string, q protocol.R
 	if err == nil && own.Scheme == request.URL.Scheme && own.Host == request.URL.Host {
 		c.authorize(request, q)
 	}
+	trace(request, q)
 	return c.http.Do(request)
 }
 

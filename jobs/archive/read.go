@@ -672,6 +672,8 @@ type evaluationLine struct {
 // costOfRun returns a run's cost as the database would compute it.
 var costOfRun = regexp.MustCompile(`^[0-9]{1,18}(\.[0-9]{1,40})?$`)
 
+var traceID = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
 func (r *runLine) check(c *checker, evaluators int) {
 	choose(c, "status", r.Status, db.RunSucceeded, db.RunFailed, db.RunTimeout)
 	c.text("response_body", r.ResponseBody, maxAnswer)
@@ -687,6 +689,8 @@ func (r *runLine) check(c *checker, evaluators int) {
 	if r.FinishReason != nil {
 		choose(c, "finish_reason", *r.FinishReason, protocol.Finishes...)
 	}
+	c.require(r.TraceID == nil || traceID.MatchString(*r.TraceID), "trace_id", wantString)
+	c.require(r.AgentTraceID == nil || protocol.IsAgentTraceID(*r.AgentTraceID), "agent_trace_id", wantString)
 	c.text("conversation_id", r.ConversationID, maxMessage)
 	c.number("latency_ms", r.LatencyMS, 0, maxInt)
 	c.number("attempts", r.Attempts, 0, maxAttempts)

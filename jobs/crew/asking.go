@@ -25,6 +25,8 @@ type asking struct {
 	turn *openTurn
 	// conversationID is the agent's own id for the conversation, from the last answer.
 	conversationID string
+	// traceID is the trace of the question's calls.
+	traceID string
 	// attempts are the failed attempts.
 	attempts db.FailedAttempts
 	// isUnstreamed reports that the target refused to stream, so that the following call does not count as a retry.
@@ -47,6 +49,7 @@ func (a *asking) call(ctx context.Context, c *crew, unit *claimed) protocol.Answ
 	if c.Task.Targets[unit.Target-1].Kind == db.TargetModel {
 		client = c.Models
 	}
+	a.traceID = request.TraceID
 	answer := c.send(ctx, client, request)
 	if a.conversationID = answer.ConversationID; a.conversationID == "" {
 		a.conversationID = request.ConversationID
@@ -70,7 +73,7 @@ func (a *asking) open(c *crew, unit *claimed) {
 func (a *asking) request(ctx context.Context, c *crew, unit *claimed) protocol.Request {
 	variant := c.Task.Variants[unit.Variant-1]
 	request := tasks.Request(c.Task, variant, c.Targets[unit.Target], unit.Item)
-	request.IdempotencyKey = tasks.IdempotencyKey(c.LaunchID, unit.ID, unit.Item)
+	tasks.Identify(&request, tasks.IdempotencyKey(c.LaunchID, unit.ID, unit.Item))
 	if a.turn != nil {
 		tasks.Continue(&request, c.Task, variant, a.turn.NextTurn, tasks.SessionID(c.LaunchID, unit.ID))
 		request.IsTooLong = request.IsTooLong || a.turn.isTooLong
@@ -127,7 +130,7 @@ func (a *asking) tellEnd(unit *claimed, answer protocol.Answer) {
 // end decides on the answer, and prepares the next turn of a conversation.
 func (a *asking) end(c *crew, unit *claimed, answer protocol.Answer) (result *engine.Result, isParked bool) {
 	outcome := newResult(unit.Unit, answer, unit.attempt)
-	outcome.FailedAttempts = a.attempts
+	outcome.FailedAttempts, outcome.TraceID, outcome.AgentTraceID = a.attempts, a.traceID, answer.AgentTraceID
 	a.tellEnd(unit, answer)
 	silence := a.notes.LongestSilence()
 	outcome.LongestSilenceMS, outcome.Assets = &silence, a.notes.Assets()

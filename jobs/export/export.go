@@ -201,6 +201,8 @@ type Run struct {
 	ErrorMessage *string
 	// FinishReason is why the answer ended; nil means that the agent did not report it.
 	FinishReason *string
+	// TraceID and AgentTraceID are the ids of the last call in traces, ours and the agent's; nil means none.
+	TraceID, AgentTraceID *string
 	Usage
 	Evaluations []Evaluation
 	// FailedAttempts are the attempts before the last.

@@ -100,6 +100,8 @@ type jsonRun struct {
 	LatencyMS       *int    `json:"latency_ms"`
 	*jsonError              // nil omits the columns
 	FinishReason    *string `json:"finish_reason"`
+	TraceID         *string `json:"trace_id"`
+	AgentTraceID    *string `json:"agent_trace_id"`
 	InputTokens     *int    `json:"input_tokens"`
 	OutputTokens    *int    `json:"output_tokens"`
 	ReasoningTokens *int    `json:"reasoning_tokens"`
@@ -136,7 +138,8 @@ func (r Report) variables(item Item) map[string]string {
 func (j *JSONL) runOf(variant Variant, run Run) jsonRun {
 	out := jsonRun{
 		SessionID: run.SessionID, Variant: variant.Number, RunIndex: run.Index, Output: run.Response, Status: run.Status,
-		LatencyMS: run.LatencyMS, FinishReason: run.FinishReason, InputTokens: run.InputTokens,
+		LatencyMS: run.LatencyMS, FinishReason: run.FinishReason, TraceID: run.TraceID,
+		AgentTraceID: run.AgentTraceID, InputTokens: run.InputTokens,
 		OutputTokens: run.OutputTokens, ReasoningTokens: run.ReasoningTokens, TotalTokens: run.TotalTokens,
 		Cost: run.Cost, FirstTokenMS: run.FirstTokenMS, Evaluations: append([]Evaluation{}, run.Evaluations...),
 		Assets: run.Assets,

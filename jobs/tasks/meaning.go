@@ -41,14 +41,15 @@ func markOf(launchID uuid.UUID, unitID int64) string {
 
 // askModel returns a request to a model that judges or groups answers.
 func askModel(task db.Task, target db.Target, secrets Target, texts evaluate.JudgeTexts, key string) protocol.Request {
-	return protocol.Request{
+	request := protocol.Request{
 		Protocol: target.Protocol, URL: secrets.URL, Headers: secrets.Headers, Template: secrets.Template,
 		ExtraPayload: secrets.Payload,
 		Question:     texts.User, SystemPrompt: &texts.System, Model: TextOf(target.Model),
-		Timeout:        time.Duration(task.TimeoutSeconds) * time.Second,
-		IsTooLong:      len(texts.User) > protocol.MaxRendered,
-		IdempotencyKey: key,
+		Timeout:   time.Duration(task.TimeoutSeconds) * time.Second,
+		IsTooLong: len(texts.User) > protocol.MaxRendered,
 	}
+	Identify(&request, key)
+	return request
 }
 
 // addGrouper makes a saved model the one that groups a task's answers, numbered after the task's targets; it does

@@ -2,6 +2,8 @@ package tasks
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +16,7 @@ import (
 	"wending/db"
 	"wending/db/engine"
 	"wending/db/report"
+	"wending/jobs/agent"
 	"wending/jobs/agent/protocol"
 	"wending/jobs/secret"
 )
@@ -106,6 +109,19 @@ func IdempotencyKey(launchID uuid.UUID, unitID int64, item db.Item) string {
 	return key
 }
 
+// TraceID returns the W3C trace id of the calls with an idempotency key: all attempts belong to one trace. Statements
+// compute it in the same way for runs without a worker to record them (db.EndOpenTurns).
+func TraceID(idempotencyKey string) string {
+	sum := sha256.Sum256([]byte(idempotencyKey))
+	return hex.EncodeToString(sum[:16])
+}
+
+// Identify gives a request the idempotency key of its call, and the trace id that belongs to it.
+func Identify(request *protocol.Request, idempotencyKey string) {
+	request.IdempotencyKey = idempotencyKey
+	request.TraceID = agent.TraceID(request.Headers, TraceID(idempotencyKey))
+}
+
 // Input is the request that was sent for a run, without its secrets.
 type Input struct {
 	Protocol string
@@ -141,7 +157,7 @@ func (s *Service) Input(ctx context.Context, task db.Task, run db.WholeRun) (Inp
 		secrets.Payload = nil
 	}
 	request := Request(task, variant, secrets, items[0])
-	request.IdempotencyKey = IdempotencyKey(run.LaunchID, run.UnitID, items[0])
+	Identify(&request, IdempotencyKey(run.LaunchID, run.UnitID, items[0]))
 	if items[0].Series != nil {
 		turn, isTooLong, err := engine.NewConversations(s.Store).HistoryOf(ctx, run.Run, task.ID, protocol.MaxRendered)
 		if err != nil {

@@ -202,6 +202,8 @@ type pushedRun struct {
 	ErrorCode    *string             `json:"error_code"`
 	ErrorMessage *string             `json:"error_message"`
 	FinishReason *string             `json:"finish_reason"`
+	TraceID      *string             `json:"trace_id"`
+	AgentTraceID *string             `json:"agent_trace_id"`
 	LatencyMS    *int                `json:"latency_ms"`
 	FirstTokenMS *int                `json:"first_token_ms"`
 	Attempts     int                 `json:"attempts"`
@@ -235,7 +237,7 @@ func (w Writer) results(ctx context.Context, l text.Locale, d outbox.Delivery, t
 			RunID: run.ID, QuestionID: run.QuestionID, Question: run.Question, Series: run.Series, Turn: run.Turn,
 			Variant: run.Variant, RunIndex: run.RunIndex,
 			Status: run.Status, Output: run.Response, ErrorCode: run.ErrorCode, ErrorMessage: run.ErrorMessage,
-			FinishReason: run.FinishReason, LatencyMS: run.LatencyMS,
+			FinishReason: run.FinishReason, TraceID: run.TraceID, AgentTraceID: run.AgentTraceID, LatencyMS: run.LatencyMS,
 			FirstTokenMS: run.FirstTokenMS, Attempts: run.Attempts, InputTokens: run.InputTokens, OutputTokens: run.OutputTokens,
 			TotalTokens: run.TotalTokens,
 			Cost:        run.Cost, Passed: run.Passed, Score: run.Score,

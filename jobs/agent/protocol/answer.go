@@ -72,6 +72,9 @@ type Request struct {
 	IsTooLong bool
 	// IdempotencyKey is new for each call and the same for each of its attempts, so that the agent can recognise a retry.
 	IdempotencyKey string
+	// TraceID is the W3C trace id of the call, 32 hexadecimal digits; empty means that the client makes one. It is not
+	// sent if Headers have a traceparent of their own.
+	TraceID string
 	// Timeout is the time from the call's start to the answer's last byte.
 	Timeout time.Duration
 	// Poll describes how to wait for an agent that accepts jobs; nil means that the agent answers directly. Accepted
@@ -110,6 +113,8 @@ type Job struct {
 	// CancelURL is empty if the job cannot be cancelled.
 	CancelURL string    `json:"cancel_url,omitempty"`
 	StartedAt time.Time `json:"started_at"`
+	// AgentTraceID is the agent's own id for the call that it accepted; empty if it returned none.
+	AgentTraceID string `json:"agent_trace_id,omitempty"`
 }
 
 // Message is one message of a conversation.
@@ -138,6 +143,8 @@ type Answer struct {
 	Usage      Usage
 	// ConversationID is the agent's own id for the conversation from now on; empty means that it returned none.
 	ConversationID string
+	// AgentTraceID is the agent's own id for the call; empty means that it returned none.
+	AgentTraceID string
 	// RetryAfter is how long the agent asked clients to wait; zero means that it did not ask.
 	RetryAfter time.Duration
 	// RefusesStream reports that the agent does not stream, and reported that instead of answering.

@@ -525,7 +525,7 @@ func (p Protocol) Read(body io.Reader, start time.Time, onEnd func(), reason fun
 		tap.Reasoning(t.reasoning)
 	}
 	answer = t.concluded(answer)
-	answer.Usage, answer.ConversationID = t.usage.sum(), t.conversationID
+	answer.Usage, answer.ConversationID, answer.AgentTraceID = t.usage.sum(), t.conversationID, t.traceID
 	if answer.Status != Succeeded {
 		answer.LooksLike = t.looksLike
 	}

@@ -52,8 +52,8 @@ type transcript struct {
 	reasoning []byte    // pieces of the reasoning
 	firstAt   time.Time // when the first piece of the answer arrived
 	usage     Usage
-	// conversationID is the agent's own id for the conversation.
-	conversationID string
+	// conversationID is the agent's own id for the conversation, traceID its own id for the call.
+	conversationID, traceID string
 
 	tap  Tap // nil if nobody listens
 	told told
@@ -114,6 +114,9 @@ func (t *transcript) Take(e wire.Event) (more bool) {
 	if t.looksLike == "" && !e.IsDone {
 		t.looksLike = foreignProtocol(e.Name, e.Value)
 		_, t.isEnvelope = envelopeText(e.Value, 0)
+	}
+	if t.traceID == "" {
+		t.traceID = TraceInValue(e.Value)
 	}
 	t.reader.take(e)
 	if t.tap != nil {

@@ -1,0 +1,124 @@
+package handlers_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/jobs/agent/agenttest"
+)
+
+// tracedTask runs a task whose agent returns an id of its own for each question, and returns the task's id.
+func (s *site) tracedTask(t *testing.T, fields map[string]string) (id string, agent *agenttest.Agent) {
+	t.Helper()
+	agent = agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		if strings.Contains(call.Question, "坏") {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		w.Header().Set("X-Request-Id", "请求/"+call.Question+" 7f&3a")
+		agenttest.Stream(w, "answer")
+	})
+	form := map[string]string{"runs_per_item": "1", "rate_limit": "unlimited",
+		"file@q.csv": "question_id,question,standard_answer\nq1,一,a\nq2,二,b\nq3,坏,c\n"}
+	for name, value := range fields {
+		form[name] = value
+	}
+	id = s.create(t, agent.URL, form)
+	s.awaitDone(t, id)
+	return id, agent
+}
+
+// Everywhere a run is described, its ids in traces are: the one that we sent and the agent's own.
+func TestARunNamesItsTraces(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	id, fake := s.tracedTask(t, nil)
+	sent := map[string]string{}
+	for _, call := range fake.Calls() {
+		sent[call.Question] = strings.Split(call.Header.Get("traceparent"), "-")[1]
+	}
+	path := "evaluation-tasks/" + id
+	items := s.entry(t, "GET", path+"/results", nil, 200)["items"].([]any)
+	require.Len(t, items, 3)
+	ids := map[string]string{}
+	for _, one := range items {
+		question, run := one.(object)["question"].(string), one.(object)["runs"].([]any)[0].(object)
+		require.Equal(t, sent[question], run["trace_id"])
+		require.Regexp(t, `^[0-9a-f]{32}$`, run["trace_id"])
+		if question == "坏" {
+			require.Nil(t, run["agent_trace_id"])
+			continue
+		}
+		require.Equal(t, "请求/"+question+" 7f&3a", run["agent_trace_id"])
+		ids[question] = fmt.Sprint("/tasks/", id, "/runs/", run["run_id"])
+	}
+	launch := s.entry(t, "GET", path+"/launches", nil, 200)["items"].([]any)[0].(object)["launch_id"].(string)
+	for _, one := range s.entry(t, "GET", path+"/launches/"+launch+"/runs", nil, 200)["items"].([]any) {
+		require.Contains(t, slices.Collect(maps.Values(sent)), one.(object)["trace_id"])
+	}
+	for line := range strings.Lines(string(s.get(t, api+"/"+id+"/export?format=jsonl").body)) {
+		var item struct {
+			Question string
+			Runs     []object
+		}
+		require.NoError(t, json.Unmarshal([]byte(line), &item))
+		require.Equal(t, sent[item.Question], item.Runs[0]["trace_id"])
+	}
+	require.NotContains(t, string(s.get(t, api+"/"+id+"/export?format=csv").body), "trace")
+
+	page := s.get(t, ids["一"]).page(t)
+	require.Contains(t, page.Find("dl.facts").Text(), sent["一"])
+	require.Contains(t, page.Find("dl.facts").Text(), "请求/一 7f&3a")
+	require.Contains(t, page.Find("main").Text(), "traceparent: 00-"+sent["一"]+"-…-01")
+	run := s.entry(t, "GET", strings.Replace(ids["一"], "/tasks/", "evaluation-tasks/", 1)+"/input", nil, 200)
+	require.Equal(t, sent["一"], run["trace_id"])
+	require.Equal(t, "请求/一 7f&3a", run["agent_trace_id"])
+	request, err := http.NewRequest(http.MethodGet, s.URL+"/tasks/"+id+"/results/1?sent=1", nil)
+	require.NoError(t, err)
+	request.Header.Set("HX-Request", "true")
+	beside := s.do(t, request).page(t).Find(".traces").Text()
+	require.Contains(t, beside, sent["一"])
+	require.Contains(t, beside, "请求/一 7f&3a")
+}
+
+// The whole id of a run in traces finds its question; a part of it does not, because short searches would otherwise
+// find ids by chance.
+func TestAQuestionIsFoundByTheTraceOfARun(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	id, fake := s.tracedTask(t, nil)
+	trace := ""
+	for _, call := range fake.Calls() {
+		if call.Question == "二" {
+			trace = strings.Split(call.Header.Get("traceparent"), "-")[1]
+		}
+	}
+	for query, want := range map[string][]string{
+		trace: {"q2"}, strings.ToUpper(trace): {"q2"}, trace[:31]: nil, "请求/一 7f&3a": {"q1"}, "7f&3a": nil,
+		strings.Repeat("0", 32): nil,
+	} {
+		var found, listed, shown []string
+		for _, one := range s.entry(t, "GET", "evaluation-tasks/"+id+"/results?trace_id="+url.QueryEscape(query), nil,
+			200)["items"].([]any) {
+			found = append(found, one.(object)["question_id"].(string))
+		}
+		for _, one := range s.states(t, id, "?query="+url.QueryEscape(query)) {
+			listed = append(listed, one.QuestionID)
+		}
+		numbers := shownNumbers(s.get(t, "/tasks/"+id+"/results?sort=number&search="+url.QueryEscape(query)).page(t))
+		for number := range strings.FieldsSeq(numbers) {
+			shown = append(shown, "q"+number)
+		}
+		require.Equal(t, want, found, query)
+		require.Equal(t, want, listed, query)
+		require.Equal(t, want, shown, query)
+	}
+}
