@@ -10,8 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/PuerkitoBio/goquery"
 	"github.com/stretchr/testify/require"
 
+	"wending/db"
 	"wending/jobs/agent/agenttest"
 )
 
@@ -121,4 +123,48 @@ func TestAQuestionIsFoundByTheTraceOfARun(t *testing.T) {
 		require.Equal(t, want, listed, query)
 		require.Equal(t, want, shown, query)
 	}
+}
+
+// The ids lead to the agents' tracing once the project's administrators have named its address.
+func TestTheIDsOfARunLeadToTheAgentsTracing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	id, _ := s.tracedTask(t, nil)
+	settings := "projects/" + db.DefaultProject.String() + "/settings"
+	run := s.entry(t, "GET", "evaluation-tasks/"+id+"/results?question_id=q1", nil,
+		200)["items"].([]any)[0].(object)["runs"].([]any)[0].(object)
+	links := func() (hrefs []string) {
+		t.Helper()
+		s.get(t, fmt.Sprint("/tasks/", id, "/runs/", run["run_id"])).page(t).Find("dl.facts a").Each(
+			func(_ int, link *goquery.Selection) {
+				require.Equal(t, "noopener noreferrer", link.AttrOr("rel", ""))
+				hrefs = append(hrefs, link.AttrOr("href", ""))
+			})
+		return hrefs
+	}
+	require.Empty(t, s.entry(t, "GET", settings, nil, 200)["trace_url"])
+	require.Empty(t, links())
+	for _, one := range []struct{ template, want string }{
+		{"https://trace.example/{trace_id}", fmt.Sprint("https://trace.example/", run["trace_id"])},
+		{"https://trace.example/?q={agent_trace_id}", "https://trace.example/?q=%E8%AF%B7%E6%B1%82%2F%E4%B8%80%207f%263a"},
+	} {
+		set := s.entry(t, "PUT", settings, object{"review_reasons": []string{}, "trace_url": one.template}, 200)
+		require.Equal(t, one.template, set["trace_url"])
+		require.Equal(t, []string{one.want}, links())
+	}
+	kept := s.entry(t, "PUT", settings, object{"review_reasons": []string{}}, 200)
+	require.Equal(t, "https://trace.example/?q={agent_trace_id}", kept["trace_url"], "unchanged if absent")
+	for _, wrong := range []string{"javascript:alert({trace_id})", "https://{agent_trace_id}/", "https://trace.example/"} {
+		refused := s.entry(t, "PUT", settings, object{"review_reasons": []string{}, "trace_url": wrong}, 422)
+		require.Equal(t, "trace_url", refused["details"].([]any)[0].(object)["column"])
+	}
+	page := "/projects/" + db.DefaultProject.String()
+	refused := s.post(t, page+"/settings",
+		map[string]string{"review_reasons": "", "trace_url": "trace.example/{trace_id}"})
+	require.Equal(t, 422, refused.StatusCode)
+	field := refused.page(t).Find("input[name=trace_url]")
+	require.Equal(t, "trace.example/{trace_id}", field.AttrOr("value", ""))
+	require.Equal(t, "true", field.AttrOr("aria-invalid", ""))
+	require.Equal(t, 303, s.post(t, page+"/settings", map[string]string{"review_reasons": "", "trace_url": ""}).StatusCode)
+	require.Empty(t, links())
 }

@@ -26,6 +26,8 @@ type Project struct {
 	// SmallestPercent is the smallest difference between times, tokens or costs, in percent.
 	SmallestPoints  float64 `db:"smallest_points"`
 	SmallestPercent float64 `db:"smallest_percent"`
+	// TraceURL is where the agents' traces are shown.
+	TraceURL TraceTemplate `db:"trace_url"`
 }
 
 // Quota is what a project may use; nil fields mean no limit.
@@ -38,7 +40,7 @@ type Quota struct {
 	CostPerMonth *string `db:"cost_per_month"`
 }
 
-const projectColumns = `p.id, p.name, p.created_at, p.updated_at, p.uploads_per_day, p.disk_bytes, p.calls_per_day, p.lanes, trim_scale(p.cost_per_month) AS cost_per_month, p.review_reasons, p.smallest_points, p.smallest_percent`
+const projectColumns = `p.id, p.name, p.created_at, p.updated_at, p.uploads_per_day, p.disk_bytes, p.calls_per_day, p.lanes, trim_scale(p.cost_per_month) AS cost_per_month, p.review_reasons, p.smallest_points, p.smallest_percent, coalesce(p.trace_url, '') AS trace_url`
 
 // Project returns a project, or db.ErrNotFound.
 func (p People) Project(ctx context.Context, id uuid.UUID) (found Project, err error) {
@@ -80,10 +82,12 @@ func (p People) ChangeProject(ctx context.Context, project Project) error {
 	return taken(err)
 }
 
-// ProjectSettings holds the settings that a project's own administrators can change; nil leaves a number as it is.
+// ProjectSettings holds the settings that a project's own administrators can change; nil leaves one as it is.
 type ProjectSettings struct {
 	ReviewReasons                   []string
 	SmallestPoints, SmallestPercent *float64
+	// TraceURL is empty for no links.
+	TraceURL *TraceTemplate
 }
 
 // SetProjectSettings replaces the settings that a project's own administrators can change. It returns db.ErrNotFound
@@ -92,11 +96,12 @@ func (p People) SetProjectSettings(ctx context.Context, id uuid.UUID, settings P
 	const set = `
 		UPDATE projects
 		SET review_reasons = $2, smallest_points = coalesce($3, smallest_points),
-		smallest_percent = coalesce($4, smallest_percent), updated_at = now()
+		smallest_percent = coalesce($4, smallest_percent),
+		trace_url = nullif(coalesce($5, trace_url), ''), updated_at = now()
 		WHERE id = $1`
 	return p.changeRow(ctx, KindProject, "set a project's settings", set, id,
 		append(pq.StringArray{}, settings.ReviewReasons...),
-		settings.SmallestPoints, settings.SmallestPercent)
+		settings.SmallestPoints, settings.SmallestPercent, settings.TraceURL)
 }
 
 // Membership is a project that an account belongs to, and the account's role in it.

@@ -54,6 +54,8 @@ func personLimit(wrong *identity.FieldError) request.Limit {
 		return request.TextUpTo(wrong.Most)
 	case errors.Is(wrong, identity.ErrPercent):
 		return request.Between(0, 100)
+	case errors.Is(wrong, identity.ErrTraceURL):
+		return request.ValidTraceURL(people.MaxTraceTemplate)
 	case errors.Is(wrong, identity.ErrReasons):
 		return request.ValuesBetween(0, wrong.Most)
 	case errors.Is(wrong, identity.ErrViewKind):
@@ -66,12 +68,19 @@ func personLimit(wrong *identity.FieldError) request.Limit {
 		return request.OneOf(identity.ViewParameters(wrong.Of)...)
 	case errors.Is(wrong, identity.ErrCost):
 		return request.ValidCost()
-	case errors.Is(wrong, identity.ErrPasswordShort):
-		return request.ValidPassword("short", identity.MinPassword)
-	case errors.Is(wrong, identity.ErrPasswordLong):
-		return request.ValidPassword("long", identity.MinPassword)
 	}
-	return request.ValidPassword("common", identity.MinPassword)
+	return passwordLimit(wrong)
+}
+
+func passwordLimit(wrong *identity.FieldError) request.Limit {
+	problem := "common"
+	switch {
+	case errors.Is(wrong, identity.ErrPasswordShort):
+		problem = "short"
+	case errors.Is(wrong, identity.ErrPasswordLong):
+		problem = "long"
+	}
+	return request.ValidPassword(problem, identity.MinPassword)
 }
 
 // Flag reads a boolean field; if it is absent, the result is false.

@@ -240,7 +240,8 @@ func (h *handler) changeProject(c echo.Context) error {
 }
 
 func newSettings(p people.Project) Settings {
-	return Settings{append([]string{}, p.ReviewReasons...), &p.SmallestPoints, &p.SmallestPercent}
+	traceURL := string(p.TraceURL)
+	return Settings{append([]string{}, p.ReviewReasons...), &p.SmallestPoints, &p.SmallestPercent, &traceURL}
 }
 
 // applySettings stores the settings that a project's own administrators may change.
@@ -250,8 +251,13 @@ func (h *handler) applySettings(ctx context.Context, before people.Project,
 	for n, one := range settings.ReviewReasons {
 		own[n] = request.StorableText(one)
 	}
-	project, err := h.identity.SetProjectSettings(ctx, before.ID, people.ProjectSettings{
-		ReviewReasons: own, SmallestPoints: settings.SmallestPoints, SmallestPercent: settings.SmallestPercent})
+	set := people.ProjectSettings{ReviewReasons: own, SmallestPoints: settings.SmallestPoints,
+		SmallestPercent: settings.SmallestPercent}
+	if settings.TraceURL != nil {
+		template := people.TraceTemplate(strings.TrimSpace(request.StorableText(*settings.TraceURL)))
+		set.TraceURL = &template
+	}
+	project, err := h.identity.SetProjectSettings(ctx, before.ID, set)
 	if err != nil {
 		faults, err := form.PersonFaults(err, nil)
 		return before, faults, err
@@ -263,11 +269,11 @@ func (h *handler) applySettings(ctx context.Context, before people.Project,
 // view returns the settings in the form that the audit shows.
 func (s Settings) view() map[string]any {
 	return map[string]any{"review_reasons": s.ReviewReasons, "smallest_points": *s.SmallestPoints,
-		"smallest_percent": *s.SmallestPercent}
+		"smallest_percent": *s.SmallestPercent, "trace_url": *s.TraceURL}
 }
 
-// changeSettings changes the settings that a project's own administrators may change: its reasons, one per line, and
-// the smallest differences that matter.
+// changeSettings changes the settings that a project's own administrators may change: its reasons, one per line, the
+// smallest differences that matter, and where traces are shown.
 func (h *handler) changeSettings(c echo.Context) error {
 	project, err := h.project(c)
 	if err != nil {
@@ -285,6 +291,9 @@ func (h *handler) changeSettings(c echo.Context) error {
 	}
 	settings.SmallestPoints, settings.SmallestPercent = typedNumber(submitted.Values, "smallest_points"),
 		typedNumber(submitted.Values, "smallest_percent")
+	if typed, isTyped := submitted.Values["trace_url"]; isTyped {
+		settings.TraceURL = &typed
+	}
 	_, faults, err := h.applySettings(c.Request().Context(), project, settings)
 	if err != nil {
 		return err

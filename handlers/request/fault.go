@@ -272,6 +272,11 @@ func UnreservedName() Limit { return Limit{key: "error.range.name.unreserved"} }
 // ValidAddress allows an http or https address.
 func ValidAddress() Limit { return Limit{key: "error.range.address"} }
 
+// ValidTraceURL allows a template of addresses in the agents' tracing.
+func ValidTraceURL(most int) Limit {
+	return Limit{"error.range.trace_url", map[string]any{"Max": most}}
+}
+
 // Reachable allows an address that the allowlist in a setting permits.
 func Reachable(variable string) Limit {
 	return Limit{"error.range.reachable", map[string]any{"Variable": variable}}

@@ -550,7 +550,11 @@ func (p *Pages) openSent(c echo.Context, task db.Task, item int64) error {
 		}
 		all = append(all, part)
 	}
-	return pages.Render(c, http.StatusOK, taskpages.SentPart(task, all))
+	project, err := p.people.Project(ctx, task.ProjectID)
+	if err != nil {
+		return err
+	}
+	return pages.Render(c, http.StatusOK, taskpages.SentPart(task, all, project.TraceURL))
 }
 
 // openUnits renders the folded part of a question's card, from a given unit on.
@@ -632,6 +636,21 @@ func (p *Pages) placeRun(c echo.Context, view *results.Run) (err error) {
 	return nil
 }
 
+// readSurroundings reads what surrounds a run: the turns of the conversation before it, and where traces are shown.
+func (p *Pages) readSurroundings(ctx context.Context, view *results.Run) error {
+	if view.Turn != nil {
+		turn, _, err := engine.NewConversations(p.Store).HistoryOf(ctx, view.WholeRun.Run, view.Task.ID,
+			protocol.MaxRendered)
+		if err != nil {
+			return err
+		}
+		view.History = turn.History
+	}
+	project, err := p.people.Project(ctx, view.Task.ProjectID)
+	view.TraceURL = project.TraceURL
+	return err
+}
+
 // showRun shows the whole text of one run, of any launch.
 func (p *Pages) showRun(c echo.Context) error {
 	task, err := p.task(c)
@@ -673,13 +692,8 @@ func (p *Pages) showRun(c echo.Context) error {
 	if view.Repeats, err = p.history.Repeats(c.Request().Context(), run.ItemID, run.Variant); err != nil {
 		return err
 	}
-	if run.Turn != nil {
-		turn, _, err := engine.NewConversations(p.Store).HistoryOf(c.Request().Context(), run.Run, task.ID,
-			protocol.MaxRendered)
-		if err != nil {
-			return err
-		}
-		view.History = turn.History
+	if err := p.readSurroundings(c.Request().Context(), &view); err != nil {
+		return err
 	}
 	view.Protocol, view.URL, view.OmitsPayload = sent.Protocol, sent.URL, sent.OmitsPayload
 	var body bytes.Buffer

@@ -32,6 +32,8 @@ var (
 	// one line.
 	ErrReasons = errors.New("too many reasons")
 	ErrReason  = errors.New("a reason must be a short text on one line")
+	// ErrTraceURL means that a template of addresses in the agents' tracing is not valid.
+	ErrTraceURL = errors.New("not an http or https address with {trace_id} or {agent_trace_id}")
 	// ErrPercent means that a number is not between 0 and 100.
 	ErrPercent = errors.New("not a number from 0 to 100")
 	// ErrForbidden means that the creator has fewer rights than were requested.
@@ -301,8 +303,8 @@ func (s Service) ChangeProject(ctx context.Context, project people.Project) (peo
 }
 
 // SetProjectSettings replaces the settings that a project's own administrators can change: its reasons for verdicts,
-// without duplicates and without the common reasons, and the smallest differences that matter. Faults are returned as
-// FieldErrors of "review_reasons", "smallest_points" and "smallest_percent".
+// without duplicates and without the common reasons, the smallest differences that matter, and where traces are shown.
+// Faults are returned as FieldErrors of "review_reasons", "smallest_points", "smallest_percent" and "trace_url".
 func (s Service) SetProjectSettings(ctx context.Context, projectID uuid.UUID,
 	settings people.ProjectSettings) (people.Project, error) {
 	var c checks
@@ -324,6 +326,9 @@ func (s Service) SetProjectSettings(ctx context.Context, projectID uuid.UUID,
 		if value != nil && !(*value >= 0 && *value <= 100) { // also catches NaN
 			c.fail(field, ErrPercent)
 		}
+	}
+	if to := settings.TraceURL; to != nil && *to != "" && !to.IsValid() {
+		c.fail("trace_url", ErrTraceURL)
 	}
 	if err := c.err(); err != nil {
 		return people.Project{}, err

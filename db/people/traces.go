@@ -1,0 +1,64 @@
+package people
+
+import (
+	"net/url"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"wending/db"
+)
+
+// TraceTemplate is a template of addresses in the tracing of a project's agents, such as
+// https://trace.example/{trace_id}; empty means that there are no links to it.
+type TraceTemplate string
+
+// MaxTraceTemplate is the maximum length of a template, in characters.
+const MaxTraceTemplate = 2000
+
+// The placeholders of a TraceTemplate: the trace id of a run's calls, and the agent's own id for the last call.
+const (
+	traceID      = "{trace_id}"
+	agentTraceID = "{agent_trace_id}"
+)
+
+// filled returns the template with its placeholders filled in.
+func (t TraceTemplate) filled(own, agents string) string {
+	return strings.NewReplacer(traceID, own, agentTraceID, agents).Replace(string(t))
+}
+
+// IsValid reports whether the template is an http or https address with a placeholder. The host has none: agents choose
+// their ids, and must not choose where a link leads.
+func (t TraceTemplate) IsValid() bool {
+	const mark = "0-id-0"
+	filled := t.filled(mark, mark)
+	address, err := url.Parse(filled)
+	return err == nil && (address.Scheme == "http" || address.Scheme == "https") && address.Host != "" &&
+		address.User == nil && !strings.Contains(address.Host, mark) && filled != string(t) &&
+		!strings.ContainsAny(filled, `{}\`) && utf8.RuneCountInString(string(t)) <= MaxTraceTemplate &&
+		!strings.ContainsFunc(filled, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) })
+}
+
+// IsOfAgents reports whether the addresses are found by the agents' own ids alone.
+func (t TraceTemplate) IsOfAgents() bool { return !strings.Contains(string(t), traceID) }
+
+// Address returns the address for a run; empty if the run lacks an id that the template contains.
+func (t TraceTemplate) Address(run db.Run) string {
+	if t == "" || run.TraceID == nil && !t.IsOfAgents() {
+		return ""
+	}
+	agents := escaped(run.AgentTraceID)
+	if agents == "" && strings.Contains(string(t), agentTraceID) {
+		return ""
+	}
+	return t.filled(escaped(run.TraceID), agents)
+}
+
+// escaped returns an id as part of a path or a query; empty for one that is absent, or that browsers would take for a
+// step in the path even in its escaped form.
+func escaped(id *string) string {
+	if id == nil || *id == "." || *id == ".." {
+		return ""
+	}
+	return strings.ReplaceAll(url.QueryEscape(*id), "+", "%20")
+}
