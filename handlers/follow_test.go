@@ -166,8 +166,8 @@ func TestAChosenVersionStaysAndAnArchivedEntryKeepsItsLast(t *testing.T) {
 	said := f.get(t, "/library/schedules/"+id).page(t).Find(".follows li").Map(func(_ int, one *goquery.Selection) string {
 		return strings.Join(strings.Fields(one.Text()), " ")
 	})
-	require.Equal(t, []string{"智能体 问答 · 跟随最新", "提示词 简短 v1 · 创建任务时选的是较早的版本，一直用它",
-		"评估器 包含 v2 · 已归档，沿用最后的内容", "数据集 题库 v1 · 创建任务时选的是较早的版本，一直用它"}, said)
+	require.Equal(t, []string{"智能体 问答 · 跟随最新", "提示词 简短 v1 · 创建任务时选了较早的版本，一直沿用",
+		"评估器 包含 v2 · 已归档，沿用最后的内容", "数据集 题库 v1 · 创建任务时选了较早的版本，一直沿用"}, said)
 }
 
 // What a new task would be refused for keeps a firing from starting, and the page says why.
@@ -188,7 +188,7 @@ func TestAFiringPassesTheChecksOfANewTask(t *testing.T) {
 	f.tables.MustExec(`UPDATE task_targets SET model = repeat('x', 201) WHERE task_id = $1`, outgrown)
 	for task, reason := range map[string]string{task: entries.ReasonColumn, typed: entries.ReasonAddress,
 		outgrown: entries.ReasonInvalid} {
-		said := map[string]string{entries.ReasonColumn: "缺少任务用到的列", entries.ReasonAddress: "不再被允许调用",
+		said := map[string]string{entries.ReasonColumn: "缺少任务用到的列", entries.ReasonAddress: "已不在允许访问的范围内",
 			entries.ReasonInvalid: "不再符合要求"}[reason]
 		id := f.schedule(t, reason, task, nil)
 		f.due(t, id, 1)
