@@ -182,18 +182,18 @@ func gather(all []Scored) scores {
 		if len(one.Votes) == 0 {
 			continue
 		}
-		cluster := "=" + one.Cluster
-		if one.Cluster == "" {
-			cluster = "#" + strconv.FormatInt(one.Item, 10)
-		}
-		clusters[cluster], items[one.Item] = true, true
 		if s.cells[one.Variant] == nil {
 			s.cells[one.Variant] = map[int64]*cell{}
 		}
 		of := s.cells[one.Variant][one.Item]
 		if of == nil {
 			of = &cell{}
-			s.cells[one.Variant][one.Item] = of
+			s.cells[one.Variant][one.Item], items[one.Item] = of, true
+			cluster := "=" + one.Cluster
+			if one.Cluster == "" {
+				cluster = "#" + strconv.FormatInt(one.Item, 10)
+			}
+			clusters[cluster] = true
 		}
 		mean, runs := stat.Mean(one.Votes, nil), float64(len(of.means))
 		of.perVote = (of.perVote*runs + 1/float64(len(one.Votes))) / (runs + 1)

@@ -127,8 +127,7 @@ func (h *handler) getStatistics(ctx context.Context, input *statisticsInput) (*s
 	}
 	output := &statisticsOutput{}
 	body := &output.Body
-	body.IsFinal, body.ItemsShared, body.Evaluators, body.Slices = !task.Status.IsActive(), task.TotalItems,
-		[]evaluatorStatistics{}, newSlices(numbers.Slices)
+	body.IsFinal, body.ItemsShared, body.Slices = !task.Status.IsActive(), task.TotalItems, newSlices(numbers.Slices)
 	for _, one := range numbers.Variants {
 		body.Variants = append(body.Variants, newVariantStatistics(one, numbers.Levels[one.Number],
 			numbers.FactsDiffer[one.Number], numbers.Passes[one.Number]))
@@ -136,28 +135,41 @@ func (h *handler) getStatistics(ctx context.Context, input *statisticsInput) (*s
 	if body.Reliability, err = reliabilityOf(ctx, h.Store, task); err != nil {
 		return nil, err
 	}
-	reader := reading.New(h.Store, h.Tasks.Assets)
-	for _, evaluator := range task.Evaluators {
-		own, err := results.PassStatisticsOf(ctx, task, evaluator, input.IncludeDefaults)
-		if err != nil {
-			return nil, err
-		}
-		statistics := evaluatorStatistics{TaskEvaluator: newEvaluator(evaluator), People: fits[evaluator.Number]}
-		if statistics.Record, err = review.New(h.Store).Record(ctx, task.ProjectID, evaluator.EvaluatorID,
-			evaluator.Version); err != nil {
-			return nil, err
-		}
-		for _, variant := range task.Variants {
-			statistics.Variants = append(statistics.Variants,
-				EvaluatorVariant{variant.Number, Verdicts{own[variant.Number]}, judges[evaluator.Number].Variants[variant.Number]})
-		}
-		if statistics.Noise, err = reader.Noise(ctx, task, evaluator); err != nil {
-			return nil, err
-		}
+	body.Evaluators, err = h.evaluatorsOf(ctx, task, input.IncludeDefaults, judges, fits)
+	return output, err
+}
+
+// readAtOnce is how many of the queries for evaluators' statistics run at the same time.
+const readAtOnce = 4
+
+// evaluatorsOf reads the statistics of each of a task's evaluators.
+func (h *handler) evaluatorsOf(ctx context.Context, task db.Task, withDefaults bool,
+	judges map[int]report.JudgeNumbers, fits map[int]review.Fit) ([]evaluatorStatistics, error) {
+	all := make([]evaluatorStatistics, len(task.Evaluators))
+	group, limited := errgroup.WithContext(ctx)
+	group.SetLimit(readAtOnce)
+	for n, evaluator := range task.Evaluators {
+		one := &all[n]
+		*one = evaluatorStatistics{TaskEvaluator: newEvaluator(evaluator), People: fits[evaluator.Number]}
 		if scale := judges[evaluator.Number].Scale; scale > 0 {
-			statistics.ScaleSuspect = &scale
+			one.ScaleSuspect = &scale
 		}
-		body.Evaluators = append(body.Evaluators, statistics)
+		group.Go(func() (err error) {
+			one.Noise, err = reading.New(h.Store, h.Tasks.Assets).Noise(limited, task, evaluator)
+			return err
+		})
+		group.Go(func() (err error) {
+			one.Record, err = review.New(h.Store).Record(limited, task.ProjectID, evaluator.EvaluatorID, evaluator.Version)
+			return err
+		})
+		group.Go(func() error {
+			own, err := report.New(h.Store).PassStatisticsOf(limited, task, evaluator, withDefaults)
+			for _, variant := range task.Variants {
+				one.Variants = append(one.Variants, EvaluatorVariant{variant.Number, Verdicts{own[variant.Number]},
+					judges[evaluator.Number].Variants[variant.Number]})
+			}
+			return err
+		})
 	}
-	return output, nil
+	return all, group.Wait()
 }

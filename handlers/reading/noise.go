@@ -14,15 +14,21 @@ func (r Reader) Noise(ctx context.Context, task db.Task, evaluator db.Evaluator)
 	judge := tasks.JudgesOf(task)[evaluator.Number]
 	hasVotes := evaluator.IsJudge() && judge.Votes > 1
 	var scored []measure.Scored
-	err := r.report.EachScore(ctx, task, evaluator.Number, hasVotes, func(one report.Score) error {
-		votes := []float64{one.Score}
+	err := r.report.EachScore(ctx, task, evaluator.Number, hasVotes, func(one report.Scores) error {
+		scores := measure.Scored{Item: one.ItemID, Variant: one.Variant, Cluster: one.Cluster}
 		switch {
+		case !hasVotes:
+			for n := range one.Scores {
+				scores.Votes = one.Scores[n : n+1]
+				scored = append(scored, scores)
+			}
+			return nil
 		case len(one.Votes) > 0:
-			votes = one.Votes
-		case hasVotes: // by an earlier version, which stored only the replies
-			votes = judge.VotesIn(one.Raw)
+			scores.Votes = one.Votes
+		default: // by an earlier version, which stored only the replies
+			scores.Votes = judge.VotesIn(one.Raw)
 		}
-		scored = append(scored, measure.Scored{Item: one.ItemID, Variant: one.Variant, Cluster: one.Cluster, Votes: votes})
+		scored = append(scored, scores)
 		return nil
 	})
 	return measure.NoiseOf(scored, evaluator.IsJudge()), err
