@@ -182,7 +182,8 @@ func need(method, path string) string {
 			return "viewer"
 		}
 		return "admin"
-	case strings.Contains(path, "/tokens"), path == "/api/v1/facts", path == "/tasks/columns":
+	case strings.Contains(path, "/tokens"), path == "/api/v1/facts", path == "/tasks/columns",
+		path == "/mcp":
 		return "viewer"
 	case path == "/", path == "/compare", path == "/answers", strings.HasSuffix(path, "/new"):
 		return "editor"
@@ -261,7 +262,7 @@ func TestEveryRouteIsForThoseWhoMay(t *testing.T) {
 		needs := need(route.Method, route.Path)
 		path, hasObject := pathOf(route.Path, ids)
 		what := route.Method + " " + route.Path
-		isPage := !strings.HasPrefix(route.Path, "/api/")
+		isPage := !strings.HasPrefix(route.Path, "/api/") && route.Path != "/mcp"
 		body := any(nil)
 		if !isPage && route.Method != http.MethodGet && route.Method != http.MethodHead {
 			body = object{}

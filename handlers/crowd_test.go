@@ -75,6 +75,8 @@ func TestACrowdIsToldToComeAgain(t *testing.T) {
 		require.Contains(t, string(answer.body), "同时进行的操作过多", requests[n].URL)
 	}
 	require.Contains(t, string(answers[1].body), "SERVICE_UNAVAILABLE")
+	said := s.assistant(t, nil).calls(t, "read_answers", object{"task_id": id}, true)
+	require.Equal(t, "SERVICE_UNAVAILABLE", said["code"])
 	page := answers[2].page(t)
 	require.Equal(t, "kept name", page.Find("input[name=task_name]").AttrOr("value", ""))
 	require.Equal(t, fake.URL+"/kept", page.Find("input[name=agent_api_url]").AttrOr("value", ""))

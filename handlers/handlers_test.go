@@ -113,8 +113,9 @@ func newSiteWith(t testing.TB, lanes int) *site {
 	return newSiteAt(t, dbtest.URL(t), lanes, handlers.Access{})
 }
 
-// newSiteAt starts a site on a database, with the given sign-in configuration.
-func newSiteAt(t testing.TB, database string, lanes int, access handlers.Access) *site {
+// newSiteAt starts a site on a database, with the given sign-in configuration and further changes of its configuration.
+func newSiteAt(t testing.TB, database string, lanes int, access handlers.Access,
+	change ...func(*handlers.Config)) *site {
 	t.Helper()
 	s := &site{uploads: t.TempDir(), database: database}
 	s.store, s.tables = dbtest.OpenAt(t, database)
@@ -138,7 +139,7 @@ func newSiteAt(t testing.TB, database string, lanes int, access handlers.Access)
 	}
 	sender, err := notify.NewSender(guard, "", "")
 	require.NoError(t, err)
-	handler, err := handlers.New(handlers.Config{Store: s.store, Queue: queue, Agents: client, Models: client,
+	config := handlers.Config{Store: s.store, Queue: queue, Agents: client, Models: client,
 		Guard: guard, ModelGuard: guard,
 		Sender: sender, NotifyGuard: guard, Sealer: sealer, Files: files, Assets: s.assets,
 		AssetBytes: maxAsset,
@@ -146,7 +147,11 @@ func newSiteAt(t testing.TB, database string, lanes int, access handlers.Access)
 			RateLimit: "unlimited"},
 		Access: access, DatabaseURL: listening(database, access),
 		DefaultLang: "zh-CN", RateCeiling: "unlimited", ScheduleMinutes: 5, DemoURL: "http://127.0.0.1:9/agent",
-		Registry: registry, Log: log, Report: report})
+		Registry: registry, Log: log, Report: report, HasTools: true}
+	for _, one := range change {
+		one(&config)
+	}
+	handler, err := handlers.New(config)
 	require.NoError(t, err)
 	s.server = handler
 	if access.HasAccounts {

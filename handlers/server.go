@@ -34,6 +34,7 @@ import (
 	"wending/handlers/replay"
 	"wending/handlers/request"
 	"wending/handlers/rest"
+	"wending/handlers/tools"
 	"wending/handlers/transfer"
 	"wending/handlers/web"
 	"wending/jobs/agent"
@@ -100,7 +101,9 @@ type Config struct {
 	Version string
 	// Access configures sign-in and access control.
 	Access Access
-	Log    *slog.Logger
+	// HasTools offers tools to assistants, at paths.MCP.
+	HasTools bool
+	Log      *slog.Logger
 }
 
 // Access configures sign-in. Its zero value means that there are no accounts: every client may do everything.
@@ -247,14 +250,14 @@ func (s *Server) mount(e *echo.Echo) {
 		plain.GET(paths.Metrics, echo.WrapHandler(promhttp.HandlerFor(s.Registry, promhttp.HandlerOpts{})))
 	}
 	compressed.GET(static.Prefix+"*", echo.WrapHandler(static.Handler()))
-	tools := engine.NewToolReports(s.Store)
 	s.pages = web.Register(compressed, plain, web.Config{
 		Store: s.Store, Tasks: s.tasks, Library: s.library, Staging: form.Staging{Files: s.Files},
 		Keeper: form.Keeper{Sealer: s.Sealer}, Check: check,
 		Defaults: s.Defaults, DemoURL: s.DemoURL, DemoModelsURL: s.DemoModelsURL, DemoTicket: s.DemoTicket,
 		Version: s.Version, Failed: s.failed, Log: s.Log,
 	})
-	replays := replay.Config{Store: s.Store, Units: replay.NewHub(s.Store), Tools: tools, Version: s.Version,
+	replays := replay.Config{Store: s.Store, Units: replay.NewHub(s.Store),
+		Tools: engine.NewToolReports(s.Store), Version: s.Version,
 		Closing: s.Closing, Failed: s.failed}
 	replay.RegisterPages(compressed, replays)
 	galleries := replay.FilesConfig{Store: s.Store, Files: s.Assets, Version: s.Version, Failed: s.failed,
@@ -282,6 +285,10 @@ func (s *Server) mount(e *echo.Echo) {
 		Replay: replays, Gallery: galleries, People: accounts,
 		Defaults: s.Defaults, Closing: s.Closing, Failed: s.failed, Log: s.Log,
 	})
+	if s.HasTools {
+		answer := tools.New(tools.Config{API: e, Version: s.Version})
+		plain.POST(paths.MCP, func(c echo.Context) error { return answer(c.Response(), c.Request()) })
+	}
 	s.document = sync.OnceValues(func() ([]byte, error) { return json.MarshalIndent(document, "", "  ") })
 	compressed.GET(paths.OpenAPI, s.openAPI)
 }

@@ -414,6 +414,7 @@ func (p *program) serve(ctx context.Context, stdout io.Writer) error {
 		MaxActiveTasks: p.settings.MaxActive, ScheduleMinutes: p.settings.ScheduleMin, MonthCost: p.settings.MonthCost,
 		HistoryDays: p.settings.HistoryDays, UploadDays: p.settings.UploadDays, DemoURL: p.demoURL,
 		DemoModelsURL: p.demoModelsURL, DemoTicket: p.demoTicket, Hosts: p.settings.names(), Access: access,
+		HasTools:    p.settings.MCP == "on",
 		DatabaseURL: p.directURL, Closing: ctx.Done(), Registry: p.registry, Report: reportError, Version: buildVersion(),
 		Log: p.log,
 	})

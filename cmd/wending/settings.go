@@ -64,6 +64,7 @@ type Settings struct {
 	AuditDays    int    `name:"audit-retention-days" from:"AUDIT_RETENTION_DAYS" default:"0" help:"Days for which audit entries are kept; 0 keeps everything ($AUDIT_RETENTION_DAYS)."`
 	ScheduleMin  int    `name:"schedule-min-minutes" from:"SCHEDULE_MIN_MINUTES" default:"5" help:"Minimum minutes between two runs of a schedule; 0 and 1 allow every minute ($SCHEDULE_MIN_MINUTES)."`
 	MetricsAddr  string `from:"METRICS_ADDR" help:"Address of a worker's /metrics, /livez and /readyz; if unset, they are not served ($METRICS_ADDR)."`
+	MCP          string `name:"mcp" from:"MCP" default:"off" enum:"off,on" help:"on: offer tools to assistants at /mcp, with the tokens of the API ($MCP)."`
 	SentryDSN    string `name:"sentry-dsn" from:"SENTRY_DSN" help:"Sentry DSN to which internal errors are reported; if unset, they are only logged ($SENTRY_DSN)."`
 	LogFormat    string `from:"LOG_FORMAT" default:"text" enum:"text,json" help:"Log format: text or json ($LOG_FORMAT)."`
 	LogLevel     string `from:"LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Log level: debug, info, warn or error ($LOG_LEVEL)."`

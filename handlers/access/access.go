@@ -88,12 +88,15 @@ func (g *Guard) Require(routes []*echo.Route) error {
 		g.publicPaths[route.Path] = g.publicPaths[route.Path] || rule.right == public
 	}
 	for name := range rules {
-		if !g.routes[name] && name != ruleName(http.MethodGet, paths.Metrics) { // served only with a registry
+		if !g.routes[name] && !slices.Contains(switched, name) {
 			return fmt.Errorf("the access rule for %s matches no route", name)
 		}
 	}
 	return nil
 }
+
+// switched are the rules of routes that a configuration may leave out.
+var switched = []string{ruleName(http.MethodGet, paths.Metrics), ruleName(http.MethodPost, paths.MCP)}
 
 // ruleName returns the name that the rules use for a route.
 func ruleName(method, path string) string { return method + " " + path }

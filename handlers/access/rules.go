@@ -51,6 +51,7 @@ GET    /help                                             public        -
 GET    /help/:chapter                                    public        -
 GET    /metrics                                          account       -
 GET    /api/openapi.json                                 account       -
+POST   /mcp                                              viewer        -
 
 GET    /login                                            public        -
 POST   /login                                            public        -

@@ -15,6 +15,7 @@ import (
 
 	"wending/db"
 	"wending/db/people"
+	"wending/views/paths"
 	"wending/views/text"
 	"wending/views/ui"
 )
@@ -143,8 +144,10 @@ func Choices(r *http.Request, defaultLanguage string) (lang, theme string) {
 	return lang, theme
 }
 
-// IsAPI reports whether a request is for the API rather than for a page.
-func IsAPI(r *http.Request) bool { return strings.HasPrefix(r.URL.Path+"/", "/api/") }
+// IsAPI reports whether a request is for the API, or for an assistant's tools, rather than for a page.
+func IsAPI(r *http.Request) bool {
+	return strings.HasPrefix(r.URL.Path+"/", "/api/") || r.URL.Path == paths.MCP
+}
 
 // IsFragment reports whether htmx asks for a part of a page.
 func IsFragment(r *http.Request) bool { return r.Header.Get("HX-Request") == "true" }

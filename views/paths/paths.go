@@ -41,6 +41,8 @@ const (
 	Help    = "/help"
 	Metrics = "/metrics"
 	OpenAPI = "/api/openapi.json"
+	// MCP takes the messages of assistants, if that is switched on.
+	MCP = "/mcp"
 	// API is the prefix of the API's paths.
 	API = "/api/v1"
 	// APITasks is the API's collection of tasks.
