@@ -118,8 +118,8 @@ type Tally struct {
 	Verdicts         map[Verdict]int
 }
 
-// Tallies returns the tallies of all reviewers by name, from the verdicts on each question and its assignments; those who
-// were only assigned questions are included.
+// Tallies returns the tallies of all reviewers by name, from the verdicts on each question and its assignments; those
+// who were only assigned questions are included.
 func Tallies(reviews map[string][]Review, assigned map[int64][]string) (all []Tally) {
 	byName := map[string]*Tally{}
 	of := func(name string) *Tally {
