@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -377,5 +379,47 @@ func TestAnswersInOtherWordsFitAPhone(t *testing.T) {
 	require.Len(t, widths, 3)
 	for _, width := range widths {
 		require.Greater(t, width, 300.0, "a line of an answer holds a sentence in print, too")
+	}
+}
+
+// The page of a schedule lists what its next run takes from the library, and its form offers both ways; nothing moves,
+// and long names break on a phone.
+func TestAScheduleSaysWhatItFollows(t *testing.T) {
+	t.Parallel()
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0")
+	long := strings.Repeat("unbreakable", 5)
+	save := func(kind string, body map[string]any) string {
+		var saved struct {
+			ID string `json:"id"`
+		}
+		text, err := json.Marshal(body)
+		require.NoError(t, err)
+		response, err := http.Post(program.url+"/api/v1/"+kind, "application/json", bytes.NewReader(text))
+		require.NoError(t, err)
+		defer response.Body.Close()
+		require.Equal(t, http.StatusCreated, response.StatusCode, kind)
+		require.NoError(t, json.NewDecoder(response.Body).Decode(&saved))
+		return saved.ID
+	}
+	agentID := save("agents", map[string]any{"name": long, "protocol": "default", "url": "http://127.0.0.1:9/"})
+	promptID := save("prompts", map[string]any{"name": "简短", "user": "{{question}}"})
+	task := createTask(t, program.url, map[string]string{"task_name": "回归", "agents": agentID, "prompts": promptID,
+		"start": "false"}, "question,standard_answer\n问题一,答案\n")
+	latest := save("schedules", map[string]any{"name": long, "task_id": task, "cron": "0 2 * * *"})
+	frozen := save("schedules", map[string]any{"name": "不变", "task_id": task, "cron": "0 2 * * *",
+		"follow": "frozen"})
+	b := openBrowser(t, program.url)
+	b.watches()
+	for _, size := range [][2]int64{{1440, 900}, {390, 844}} {
+		b.do(chromedp.EmulateViewport(size[0], size[1]))
+		for _, path := range []string{"/library/schedules/" + latest, "/library/schedules/" + frozen + "?follow=latest",
+			"/library/schedules/new?task=" + task} {
+			b.open(path)
+			b.requireSteady(path)
+			var overflow int
+			b.evaluate(`document.documentElement.scrollWidth - document.documentElement.clientWidth`, &overflow)
+			require.Zero(t, overflow, "%s at %d", path, size[0])
+			b.requireAccessible(path)
+		}
 	}
 }

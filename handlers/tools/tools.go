@@ -104,7 +104,11 @@ var forwarded = []string{"Content-Length", "Content-Type", "Content-Encoding", "
 
 // ask makes a request to the API and decodes its response. It returns a *refusal if the API refuses the request.
 func (c client) ask(ctx context.Context, of call, into any) error {
-	r := c.message.Clone(ctx)
+	// The request ends with the message that caused it, or once nobody waits for the tool.
+	asking, cancel := context.WithCancel(c.message.Context())
+	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
+	r := c.message.Clone(asking)
 	for _, name := range forwarded {
 		r.Header.Del(name)
 	}
