@@ -201,8 +201,14 @@ func (q Query) Narrows() bool {
 // slicing narrows the report by the columns of its dataset and the numbers of its runs.
 func (r Report) slicing() ui.Slicing {
 	without := r.Query
-	without.Slice = nil
-	return ui.Slicing{Columns: r.Columns, Chosen: r.Slice, Clear: r.href(without, 1), WithNumbers: true}
+	without.Slice, without.By, without.AssignedTo = nil, "", ""
+	slicing := ui.Slicing{Columns: r.Columns, Chosen: r.Slice, Clear: r.href(without, 1), WithNumbers: true}
+	for _, one := range []string{r.By, r.AssignedTo} {
+		if one != "" {
+			slicing.Others++
+		}
+	}
+	return slicing
 }
 
 var _ = templruntime.GeneratedTemplate
