@@ -60,25 +60,20 @@ const findOwn = `
 	LIMIT $2`
 
 // findChanged finds the runs of earlier launches that the launch $1, which has ended, evaluated or grouped and that
-// have not been pushed again, at most $2. Their ids are lower than those of the launch's own runs.
+// have not been pushed again.
 const findChanged = `
 	SELECT r.id, coalesce(octet_length(r.response_body), 0) AS size
 	FROM launches l
-	CROSS JOIN LATERAL (
-		SELECT coalesce(max(p.run_id), 0) AS id
-		FROM pushed_runs p
-		WHERE p.launch_id = l.id
-		  AND p.run_id < coalesce((SELECT min(id) FROM evaluation_runs WHERE launch_id = l.id), 9223372036854775807)) last
-	JOIN evaluation_runs r ON r.task_id = l.task_id AND r.launch_id <> l.id AND r.is_current AND r.id > last.id
-	WHERE l.id = $1
+	JOIN evaluation_runs r ON r.task_id = l.task_id AND r.launch_id <> l.id AND r.is_current
+	LEFT JOIN pushed_runs p ON p.launch_id = l.id AND p.run_id = r.id
+	WHERE l.id = $1 AND p.run_id IS NULL
 	  AND (EXISTS (SELECT FROM evaluations e WHERE e.run_id = r.id AND e.launch_id = l.id)
 		OR EXISTS (
 			SELECT
 			FROM meanings m
 			JOIN units u ON u.id = m.unit_id
 			WHERE m.item_id = r.item_id AND m.is_current AND u.launch_id = l.id))
-	ORDER BY r.id
-	LIMIT $2`
+	ORDER BY r.id`
 
 // pushable is a run that can be pushed, with the size of its answer in bytes.
 type pushable struct {
@@ -86,25 +81,45 @@ type pushable struct {
 	Size int   `db:"size"`
 }
 
-// nextRuns returns the next runs of a launch to push: its own, and once it has ended, those that it changed.
-func nextRuns(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID, hasEnded bool) (ids pq.Int64Array, err error) {
-	var found []pushable
-	if err := tx.SelectContext(ctx, &found, findOwn, launchID, batchRuns, hasEnded); err != nil {
-		return nil, pg.Classify("look for runs to push", err)
-	}
-	if len(found) == 0 && hasEnded {
-		if err := tx.SelectContext(ctx, &found, findChanged, launchID, batchRuns); err != nil {
-			return nil, pg.Classify("look for changed runs to push", err)
-		}
-	}
+// batch returns as many of the first runs as one delivery takes, and the others.
+func batch(runs []pushable) (ids pq.Int64Array, others []pushable) {
 	size := 0
-	for _, run := range found {
-		if size += run.Size; len(ids) > 0 && size > batchBytes {
-			break
+	for n, run := range runs {
+		if size += run.Size; n == batchRuns || n > 0 && size > batchBytes {
+			return ids, runs[n:]
 		}
 		ids = append(ids, run.ID)
 	}
 	return ids, nil
+}
+
+// push makes runs of a launch one delivery for each channel that subscribes to results.
+func push(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID, ids pq.Int64Array) error {
+	const push = `
+		INSERT INTO pushed_runs (run_id, launch_id, batch)
+		SELECT run_id, $2, (SELECT coalesce(max(batch), 0) + 1 FROM pushed_runs WHERE launch_id = $2)
+		FROM unnest(CAST($1 AS bigint[])) AS given (run_id)
+		RETURNING batch`
+	var batches []int
+	if err := tx.SelectContext(ctx, &batches, push, ids, launchID); err != nil {
+		return pg.Classify("push runs", err)
+	}
+	return Announce(ctx, tx, launchID, Result, batches[0], nil)
+}
+
+// pushChanged pushes all runs of earlier launches that a launch changed, and returns how many these are. They are
+// pushed at once, because looking for them takes as long as the task is large.
+func pushChanged(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID) (runs int, err error) {
+	var found []pushable
+	if err := tx.SelectContext(ctx, &found, findChanged, launchID); err != nil {
+		return 0, pg.Classify("look for changed runs to push", err)
+	}
+	for ids, others := batch(found); len(ids) > 0; ids, others = batch(others) {
+		if err := push(ctx, tx, launchID, ids); err != nil {
+			return 0, err
+		}
+	}
+	return len(found), nil
 }
 
 // PushBatch turns the next runs of a launch into a delivery for each channel that subscribes to results, and returns
@@ -114,35 +129,31 @@ func nextRuns(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID, hasEnded boo
 // processes push the launch at the same time.
 func (o Outbox) PushBatch(ctx context.Context, launchID uuid.UUID) (runs int, err error) {
 	const isEnded = `SELECT finished_at IS NOT NULL FROM launches WHERE id = $1`
-	const push = `
-		INSERT INTO pushed_runs (run_id, launch_id, batch)
-		SELECT run_id, $2, (SELECT coalesce(max(batch), 0) + 1 FROM pushed_runs WHERE launch_id = $2)
-		FROM unnest(CAST($1 AS bigint[])) AS given (run_id)
-		RETURNING batch`
 	const end = `UPDATE launches SET pushes_results = false WHERE id = $1`
 	err = o.db.InTx(ctx, "push results", func(tx *sqlx.Tx) error {
 		var hasEnded bool
 		if err := tx.GetContext(ctx, &hasEnded, isEnded, launchID); err != nil {
 			return pg.Classify("read the launch", err)
 		}
-		ids, err := nextRuns(ctx, tx, launchID, hasEnded)
-		if err != nil {
+		var found []pushable
+		if err := tx.SelectContext(ctx, &found, findOwn, launchID, batchRuns, hasEnded); err != nil {
+			return pg.Classify("look for runs to push", err)
+		}
+		if len(found) > 0 {
+			ids, _ := batch(found)
+			runs = len(ids)
+			return push(ctx, tx, launchID, ids)
+		}
+		if !hasEnded {
+			return nil
+		}
+		if runs, err = pushChanged(ctx, tx, launchID); err != nil || runs > 0 {
 			return err
 		}
-		if runs = len(ids); runs == 0 {
-			if !hasEnded {
-				return nil
-			}
-			if _, err := tx.ExecContext(ctx, end, launchID); err != nil {
-				return pg.Classify("record that all results are pushed", err)
-			}
-			return Ended(ctx, tx, launchID)
+		if _, err := tx.ExecContext(ctx, end, launchID); err != nil {
+			return pg.Classify("record that all results are pushed", err)
 		}
-		var batches []int
-		if err := tx.SelectContext(ctx, &batches, push, ids, launchID); err != nil {
-			return pg.Classify("push runs", err)
-		}
-		return Announce(ctx, tx, launchID, Result, batches[0], nil)
+		return Ended(ctx, tx, launchID)
 	})
 	return runs, err
 }
