@@ -37,7 +37,7 @@ type failure struct {
 	status  int
 	Code    string              `json:"code" doc:"Stable code of the error" example:"TASK_NOT_FOUND"`
 	Message string              `json:"message" doc:"Explanation in the request's language" example:"任务不存在"`
-	Details []request.RowDetail `json:"details,omitempty" doc:"Invalid rows of the dataset, at most 20, or invalid fields, for which row is 0 and column is the field's name"`
+	Details []request.RowDetail `json:"details,omitempty" doc:"Invalid rows of the dataset, at most 20, or invalid fields and query parameters, for which row is 0 and column is the name"`
 	Current any                 `json:"current,omitempty" doc:"For REVIEW_CONFLICT: the current review; absent if it was withdrawn or there is none"`
 }
 
@@ -67,6 +67,9 @@ func NewFailure(ctx context.Context, err error) huma.StatusError { return newFai
 func newFailure(ctx context.Context, err error) *failure {
 	f, locale := request.FaultOf(err), request.From(ctx).Locale
 	details, _ := f.Details(locale)
+	if name := f.Parameter(); name != "" && len(details) == 0 { // clients need not read the name out of the message
+		details = []request.RowDetail{{Column: name, Message: f.Message(locale)}}
+	}
 	body := &failure{status: f.Status(), Code: f.Code(), Message: f.Message(locale), Details: details}
 	if conflict := (*Conflict)(nil); errors.As(err, &conflict) {
 		body.Current = conflict.Current
