@@ -238,6 +238,7 @@ var places = map[string]string{
 	"/tasks/:taskId/units":          "replay#live",
 	"/tasks/:taskId/replay":         "replay#again",
 	"/tasks/:taskId/gallery":        "replay#files",
+	"/files":                        "replay#files",
 	"/tasks/:taskId/shares":         "accounts#share",
 	"/compare":                      "compare#create",
 	"/answers":                      "tasks#answers",
