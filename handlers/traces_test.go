@@ -168,3 +168,25 @@ func TestTheIDsOfARunLeadToTheAgentsTracing(t *testing.T) {
 	require.Equal(t, 303, s.post(t, page+"/settings", map[string]string{"review_reasons": "", "trace_url": ""}).StatusCode)
 	require.Empty(t, links())
 }
+
+// A task whose own headers have a traceparent joins that trace; without one, each turn of a conversation has a trace of
+// its own.
+func TestATasksOwnTraceAndThoseOfTurnsAreKept(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	traces := func(fields map[string]string) (found []any) {
+		id, _ := s.tracedTask(t, fields)
+		for _, item := range s.entry(t, "GET", "evaluation-tasks/"+id+"/results", nil, 200)["items"].([]any) {
+			found = append(found, item.(object)["runs"].([]any)[0].(object)["trace_id"])
+		}
+		return found
+	}
+	const own = "0af7651916cd43dd8448eb211c80319c"
+	require.Equal(t, []any{own, own, own}, traces(map[string]string{
+		"agent_api_headers": `{"traceparent": "00-` + own + `-b7ad6b7169203331-01"}`}))
+	turns := traces(map[string]string{
+		"file@q.csv": "question_id,question,standard_answer,series,turn\nq1,一,a,s,1\nq2,坏,b,s,2\nq3,三,c,s,3\n"})
+	require.NotEqual(t, turns[0], turns[1])
+	require.NotNil(t, turns[1])
+	require.Nil(t, turns[2], "a turn that was not reached has no call")
+}
