@@ -279,6 +279,8 @@ func (s *Server) mount(e *echo.Echo) {
 		HasPasswords: s.Access.OpenID == nil, PublicURL: s.Access.PublicURL, AuditDays: s.Access.AuditDays,
 		Version: s.Version, Failed: s.failed,
 	}
+	shared := replay.NewShared(replays, galleries)
+	accounts.PrepareReplay, accounts.SendFile = shared.Prepare, shared.Send
 	persons.RegisterPages(compressed, accounts)
 	document := api.Register(e, compressed, plain, api.Config{
 		Store: s.Store, Tasks: s.tasks, Library: s.library, Progress: s.progress, Check: check, Transfer: transfers,

@@ -289,6 +289,29 @@ func (s Assets) Get(ctx context.Context, taskID, id uuid.UUID) (asset Asset, err
 	return asset, pg.Classify("read the asset", err)
 }
 
+// Shown selects files that pages without an account show: those of current runs or, with UnitID or ItemID, those that
+// the replay of these shows, previews included.
+type Shown struct {
+	ItemID, UnitID *int64
+}
+
+// GetShown returns an asset of a task if it is among those shown, or ErrNotFound.
+func (s Assets) GetShown(ctx context.Context, taskID, id uuid.UUID, shown Shown) (asset Asset, err error) {
+	const read = `
+		SELECT ` + assetColumns + `
+		FROM assets a
+		WHERE a.id = $1 AND a.task_id = $2 AND EXISTS (
+			SELECT
+			FROM evaluation_runs r
+			WHERE r.unit_id = a.unit_id AND r.item_id = a.item_id AND CASE
+				WHEN $4::bigint IS NOT NULL THEN r.unit_id = $4
+				WHEN $3::bigint IS NOT NULL THEN r.item_id = $3 AND r.is_current
+				ELSE r.is_current AND r.epoch = a.epoch AND r.attempts = a.attempt AND NOT a.is_preview
+			END)`
+	err = s.db.GetContext(ctx, &asset, read, id, taskID, shown.ItemID, shown.UnitID)
+	return asset, pg.Classify("read the asset", err)
+}
+
 // Waiting returns the content of an asset that came inline and is not copied yet, or ErrNotFound.
 func (s Assets) Waiting(ctx context.Context, taskID, id uuid.UUID) (content []byte, err error) {
 	const read = `SELECT content FROM assets WHERE id = $1 AND task_id = $2 AND state = 'QUEUED' AND content IS NOT NULL`

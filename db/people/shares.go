@@ -11,10 +11,29 @@ import (
 	"wending/db/pg"
 )
 
-// Share is a link that shows one report to anyone who has the link.
+// ShareKind is what a link shows.
+type ShareKind string
+
+// A link shows the whole report, only the answers, or the replay of calls.
+const (
+	ShareReport  ShareKind = "report"
+	ShareResults ShareKind = "results"
+	ShareReplay  ShareKind = "replay"
+)
+
+// ShareKinds lists all kinds.
+var ShareKinds = []ShareKind{ShareReport, ShareResults, ShareReplay}
+
+// Share is a link that shows a part of one task to anyone who has the link.
 type Share struct {
-	ID        uuid.UUID  `db:"id"`
-	TaskID    uuid.UUID  `db:"task_id"`
+	ID     uuid.UUID `db:"id"`
+	TaskID uuid.UUID `db:"task_id"`
+	Kind   ShareKind `db:"kind"`
+	// ItemID and UnitID name what a replay shows, either the current runs of a question or one unit; nil otherwise.
+	ItemID *int64 `db:"item_id"`
+	UnitID *int64 `db:"unit_id"`
+	// Number is the number of a replay's question, in the order of the report; nil if the link shows no single question.
+	Number    *int       `db:"number"`
 	CreatedBy string     `db:"created_by"`
 	ExpiresAt time.Time  `db:"expires_at"`
 	RevokedAt *time.Time `db:"revoked_at"`
@@ -25,14 +44,47 @@ type Share struct {
 }
 
 const readShares = `
-	SELECT s.id, s.task_id, s.created_by, s.expires_at, s.revoked_at, s.used_at, s.created_at,
-	s.expires_at <= now() AS is_expired
+	SELECT ` + shareColumns + `, s.expires_at <= now() AS is_expired
 	FROM shares s`
 
-// AddShare stores a new link to a task's report and returns its secret, which cannot be read again.
+// The question of a unit is the first one of its runs.
+const shareColumns = `s.id, s.task_id, s.kind, s.item_id, s.unit_id, s.created_by, s.expires_at, s.revoked_at, s.used_at,
+	s.created_at, (
+		SELECT count(*)
+		FROM evaluation_items i
+		JOIN evaluation_items before ON before.task_id = i.task_id AND before.sort_key <= i.sort_key
+		WHERE i.id = coalesce(s.item_id, (SELECT min(r.item_id) FROM evaluation_runs r WHERE r.unit_id = s.unit_id))
+		HAVING count(*) > 0) AS number`
+
+// RunsToShare returns the item of a question of a task that has runs; it is db.ErrNotFound if there is none.
+func (p People) RunsToShare(ctx context.Context, taskID uuid.UUID, questionID string) (itemID int64, err error) {
+	const read = `
+		SELECT i.id
+		FROM evaluation_items i
+		WHERE i.task_id = $1 AND i.question_id = $2
+		AND EXISTS (SELECT FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current)`
+	err = p.db.GetContext(ctx, &itemID, read, taskID, questionID)
+	return itemID, pg.Classify("look for a question's runs", err)
+}
+
+// QuestionOf returns the id of the question with a number from 1, in the order of the report, or db.ErrNotFound.
+func (p People) QuestionOf(ctx context.Context, taskID uuid.UUID, number int) (questionID string, err error) {
+	const read = `SELECT question_id FROM evaluation_items WHERE task_id = $1 ORDER BY sort_key OFFSET $2 - 1 LIMIT 1`
+	err = p.db.GetContext(ctx, &questionID, read, taskID, number)
+	return questionID, pg.Classify("look for a question", err)
+}
+
+// HasUnit reports whether a unit of a task has runs.
+func (p People) HasUnit(ctx context.Context, taskID uuid.UUID, unitID int64) (has bool, err error) {
+	err = p.db.GetContext(ctx, &has,
+		`SELECT EXISTS (SELECT FROM evaluation_runs WHERE task_id = $1 AND unit_id = $2)`, taskID, unitID)
+	return has, pg.Classify("look for a unit's runs", err)
+}
+
+// AddShare stores a new link to a task and returns its secret, which cannot be read again.
 func (p People) AddShare(ctx context.Context, share Share, lasts time.Duration) (secret string, err error) {
-	const insert = `INSERT INTO shares (id, task_id, hash, created_by, expires_at)
-		VALUES ($1, $2, $3, $4, now() + $5 * interval '1 second')`
+	const insert = `INSERT INTO shares (id, task_id, hash, created_by, expires_at, kind, item_id, unit_id)
+		VALUES ($1, $2, $3, $4, now() + $5 * interval '1 second', $6, $7, $8)`
 	secret = NewSecret()
 	err = p.db.InTx(ctx, "store a link", func(tx *sqlx.Tx) error {
 		var of uuid.UUID
@@ -42,7 +94,8 @@ func (p People) AddShare(ctx context.Context, share Share, lasts time.Duration) 
 		if err := db.ShareCap.Admit(ctx, tx, of); err != nil {
 			return err
 		}
-		_, err := tx.ExecContext(ctx, insert, share.ID, share.TaskID, hashOf(secret), share.CreatedBy, lasts.Seconds())
+		_, err := tx.ExecContext(ctx, insert, share.ID, share.TaskID, hashOf(secret), share.CreatedBy, lasts.Seconds(),
+			share.Kind, share.ItemID, share.UnitID)
 		return pg.Classify("store a link", err)
 	})
 	return secret, err
@@ -60,7 +113,7 @@ func (p People) ShareOf(ctx context.Context, secret string) (share Share, err er
 	const use = `
 		WITH s AS (
 			UPDATE shares SET used_at = now() WHERE hash = $1 AND revoked_at IS NULL AND expires_at > now() RETURNING *)
-		SELECT s.id, s.task_id, s.created_by, s.expires_at, s.revoked_at, s.used_at, s.created_at, false AS is_expired FROM s`
+		SELECT ` + shareColumns + `, false AS is_expired FROM s`
 	err = p.db.GetContext(ctx, &share, use, hashOf(secret))
 	return share, db.NotFound(KindShare, pg.Classify("read a link", err))
 }

@@ -65,6 +65,8 @@ POST   /logout                                           leaving       -
 GET    /setup                                            public        -
 POST   /setup                                            public        -
 GET    /shared/:secret                                   public        -
+GET    /shared/:secret/files/:assetId                    public        -
+GET    /shared/:secret/files/:assetId/thumbnail          public        -
 GET    /files/:taskId/:assetId                           public        -
 
 GET    /account                                          session       -

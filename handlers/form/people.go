@@ -48,6 +48,10 @@ func personLimit(wrong *identity.FieldError) request.Limit {
 		return request.OneOf(texts(people.Roles)...)
 	case errors.Is(wrong, identity.ErrDays):
 		return request.Between(wrong.Least, identity.MaxDays)
+	case errors.Is(wrong, identity.ErrUnknownKind):
+		return request.OneOf(texts(people.ShareKinds)...)
+	case errors.Is(wrong, identity.ErrNoReplay):
+		return request.RunsToReplay()
 	case errors.Is(wrong, identity.ErrQuota):
 		return request.Between(1, wrong.Most)
 	case errors.Is(wrong, identity.ErrReason):

@@ -189,14 +189,14 @@ func (h endpoints) registerShares(api huma.API) {
 	schemas, path := api.OpenAPI().Components.Schemas, paths.API+"/shares"
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: path, ID: "list-shares", Tag: tag,
-		Summary: "List the links to a task's report, newest first",
+		Summary: "List the links to a task, newest first",
 		Faults:  []string{request.CodeTaskNotFound, request.CodeParameterInvalid},
 	}, h.listShares)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path, ID: "create-share", Tag: tag,
-		Summary: "Create a read-only link to a task's report", Status: http.StatusCreated,
-		Description: "Anyone with the link can see the report and nothing else. Its address is returned only in this " +
-			"response.",
+		Summary: "Create a read-only link to a task's report, answers or replay", Status: http.StatusCreated,
+		Description: "Anyone with the link can see what it was made for, with the files of these runs, and nothing else. Its " +
+			"address is returned only in this response.",
 		Faults: []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid,
 			request.CodeQuotaExceeded}, Body: rest.JSONBody[shareBody](schemas),
 	}, h.createShare)

@@ -3,10 +3,14 @@
 package people
 
 import (
+	"context"
+	"io"
+
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
+	"wending/db/engine"
 	"wending/db/people"
 	"wending/handlers/access"
 	"wending/handlers/form"
@@ -36,6 +40,11 @@ type Config struct {
 	AuditDays int
 	Version   string
 	Failed    rest.Failed
+	// PrepareReplay prepares the page of a link to a unit or, without one, to the runs of the question with a number.
+	PrepareReplay func(ctx context.Context, task db.Task, number int, unitID *int64,
+		link string) (write func(context.Context, io.Writer) error, err error)
+	// SendFile sends a file, or its thumbnail, if it is among those that a link shows.
+	SendFile func(c echo.Context, taskID, id uuid.UUID, shown engine.Shown, isThumbnail bool) error
 }
 
 type handler struct {
@@ -80,6 +89,8 @@ func RegisterPages(group *echo.Group, config Config) {
 	group.POST("/tasks/:taskId/shares", h.addShare)
 	group.POST("/tasks/:taskId/shares/:share/revoke", h.revokeShare)
 	group.GET(paths.Shared+"/:secret", h.showShared)
+	group.GET(paths.Shared+"/:secret/files/:assetId", h.sendShared(false))
+	group.GET(paths.Shared+"/:secret/files/:assetId/thumbnail", h.sendShared(true))
 	group.POST(paths.Views, h.addView)
 	group.POST(paths.Views+"/:id", h.changeView)
 	group.POST(paths.Views+"/:id/remove", h.removeView)

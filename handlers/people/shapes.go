@@ -106,15 +106,18 @@ type NewToken struct {
 	Value string `json:"token" doc:"Returned only in this response" example:"wnd_4TVBHZ5QKJ2MWXN7R3CPLDA6EF"`
 }
 
-// Share is a link to a report. Its address is shown once, when it is created.
+// Share is a link to a part of a task. Its address is shown once, when it is created.
 type Share struct {
-	ID        uuid.UUID    `json:"id"`
-	TaskID    uuid.UUID    `json:"task_id"`
-	CreatedBy string       `json:"created_by" example:"李雷"`
-	ExpiresAt rest.Moment  `json:"expires_at"`
-	RevokedAt *rest.Moment `json:"revoked_at"`
-	UsedAt    *rest.Moment `json:"used_at"`
-	CreatedAt rest.Moment  `json:"created_at"`
+	ID        uuid.UUID        `json:"id"`
+	TaskID    uuid.UUID        `json:"task_id"`
+	Kind      people.ShareKind `json:"kind" enum:"report,results,replay" doc:"What the link shows: the report, only the answers, or the replay of calls" example:"report"`
+	UnitID    *int64           `json:"unit_id" doc:"The unit whose replay the link shows; null otherwise" example:"4711"`
+	Number    *int             `json:"number" doc:"Number of the question whose replay the link shows, in the order of the report; null otherwise" example:"3"`
+	CreatedBy string           `json:"created_by" example:"李雷"`
+	ExpiresAt rest.Moment      `json:"expires_at"`
+	RevokedAt *rest.Moment     `json:"revoked_at"`
+	UsedAt    *rest.Moment     `json:"used_at"`
+	CreatedAt rest.Moment      `json:"created_at"`
 }
 
 // NewShare is a link with its address.
@@ -211,7 +214,7 @@ func newToken(t people.Token) Token {
 }
 
 func newShare(s people.Share) Share {
-	return Share{s.ID, s.TaskID, s.CreatedBy, rest.Moment(s.ExpiresAt), rest.MomentOf(s.RevokedAt),
+	return Share{s.ID, s.TaskID, s.Kind, s.UnitID, s.Number, s.CreatedBy, rest.Moment(s.ExpiresAt), rest.MomentOf(s.RevokedAt),
 		rest.MomentOf(s.UsedAt), rest.Moment(s.CreatedAt)}
 }
 
@@ -255,7 +258,10 @@ type (
 		Days int         `json:"expires_in_days,omitempty" doc:"Days until the token expires; 0 means never; 90 if absent" example:"90"`
 	}
 	shareBody struct {
-		TaskID string `json:"task_id" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
-		Days   int    `json:"expires_in_days,omitempty" doc:"Days until the link expires, 1–3650; 7 if absent" example:"7"`
+		TaskID     string           `json:"task_id" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
+		Kind       people.ShareKind `json:"kind,omitempty" enum:"report,results,replay" doc:"What the link shows; report if absent. A replay needs question_id or unit_id." example:"replay"`
+		QuestionID string           `json:"question_id,omitempty" doc:"For a replay: the question whose current runs the link shows" example:"q1"`
+		UnitID     int64            `json:"unit_id,omitempty" doc:"For a replay: the unit that the link shows" example:"4711"`
+		Days       int              `json:"expires_in_days,omitempty" doc:"Days until the link expires, 1–3650; 7 if absent" example:"7"`
 	}
 )

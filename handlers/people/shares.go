@@ -1,19 +1,24 @@
 package people
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"io"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
+	"wending/db/engine"
 	"wending/db/people"
 	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/reading"
 	"wending/handlers/request"
+	"wending/jobs/identity"
 	"wending/views/paths"
 	"wending/views/results"
 	"wending/views/system"
@@ -25,7 +30,7 @@ func (h *handler) listShares(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return h.renderShares(c, http.StatusOK, task, system.Shares{})
+	return h.renderShares(c, http.StatusOK, task, system.Shares{Kind: c.QueryParam("kind"), Number: c.QueryParam("number")})
 }
 
 func (h *handler) renderShares(c echo.Context, status int, task db.Task, view system.Shares) error {
@@ -43,11 +48,32 @@ func (h *handler) renderShares(c echo.Context, status int, task db.Task, view sy
 // usualShareDays is the default lifetime of a link in days.
 const usualShareDays = 7
 
-// makeShare creates a link to a task's report and returns its address.
+// toShare reads what a new link shows: a replay's question or unit by id or, in the form, the question by its number.
+func (h *handler) toShare(ctx context.Context, task db.Task, submitted *form.Upload,
+	field string) (n identity.ToShare, err error) {
+	n = identity.ToShare{Kind: cmp.Or(people.ShareKind(submitted.Value("kind")), people.ShareReport),
+		QuestionID: submitted.Value("question_id"), Days: days(submitted, field, usualShareDays)}
+	if unit := submitted.Value("unit_id"); unit != "" {
+		if n.UnitID, err = strconv.ParseInt(unit, 10, 64); err != nil || n.UnitID == 0 {
+			n.UnitID = -1
+		}
+	}
+	number, err := strconv.Atoi(submitted.Value("number"))
+	if err != nil || number < 1 || number > task.TotalItems || n.Kind != people.ShareReplay {
+		return n, nil
+	}
+	n.QuestionID, err = h.people.QuestionOf(ctx, task.ID, number)
+	return n, err
+}
+
+// makeShare creates a link to a task and returns its address.
 func (h *handler) makeShare(ctx context.Context, task db.Task, submitted *form.Upload, field,
 	site string) (share people.Share, address string, faults []form.FieldFault, err error) {
-	share, secret, err := h.identity.AddShare(ctx, task, request.From(ctx).Actor.Who(),
-		days(submitted, field, usualShareDays))
+	n, err := h.toShare(ctx, task, submitted, field)
+	if err != nil {
+		return share, "", nil, err
+	}
+	share, secret, err := h.identity.AddShare(ctx, task, request.From(ctx).Actor.Who(), n)
 	if err != nil {
 		faults, err = form.PersonFaults(err, map[string]string{"days": field})
 		return share, "", faults, err
@@ -83,7 +109,8 @@ func (h *handler) addShare(c echo.Context) error {
 	}
 	if len(faults) > 0 {
 		return h.renderShares(c, http.StatusUnprocessableEntity, task,
-			system.Shares{Errors: form.Messages(pages.Locale(c), faults)})
+			system.Shares{Errors: form.Messages(pages.Locale(c), faults), Kind: submitted.Value("kind"),
+				Number: submitted.Value("number")})
 	}
 	return h.renderShares(c, http.StatusCreated, task, system.Shares{Address: address})
 }
@@ -112,25 +139,47 @@ func (h *handler) revokeShare(c echo.Context) error {
 	return pages.Done(c, paths.Shares(task.ID), "unshared")
 }
 
-// showShared shows a report, and nothing else, to anyone who has a link to it. The link is checked again while a long
-// report is being sent.
-func (h *handler) showShared(c echo.Context) error {
+// shared returns the link whose secret is in the path, if it is valid, with its task.
+func (h *handler) shared(c echo.Context) (share people.Share, task db.Task, err error) {
 	header := c.Response().Header()
 	header.Set("X-Robots-Tag", "noindex, nofollow, noarchive")
 	header.Set("Referrer-Policy", "no-referrer")
 	ctx, secret := c.Request().Context(), c.Param("secret")
 	if len(secret) > 64 || strings.ContainsFunc(secret, func(r rune) bool { return r > 'z' }) {
-		return &db.NotFoundError{Kind: people.KindShare}
+		return share, task, &db.NotFoundError{Kind: people.KindShare}
 	}
-	share, err := h.people.ShareOf(ctx, secret)
+	share, err = h.people.ShareOf(ctx, secret)
 	if errors.Is(err, db.ErrNotFound) {
-		return request.NewFault(request.CodeNotFound).WithMessage("share.gone")
+		return share, task, request.NewFault(request.CodeNotFound).WithMessage("share.gone")
 	}
 	if err != nil {
-		return err
+		return share, task, err
 	}
 	// The link itself is the right to read, regardless of the task's project.
-	task, err := h.Store.Task(ctx, db.AllProjects(), share.TaskID)
+	task, err = h.Store.Task(ctx, db.AllProjects(), share.TaskID)
+	return share, task, err
+}
+
+// sendShared returns a handler that sends a file that the page of a link shows, and no other.
+func (h *handler) sendShared(isThumbnail bool) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		share, task, err := h.shared(c)
+		if err != nil {
+			return err
+		}
+		id, err := pathID(c, "assetId", people.KindShare)
+		if err != nil {
+			return err
+		}
+		return h.SendFile(c, task.ID, id, engine.Shown{ItemID: share.ItemID, UnitID: share.UnitID}, isThumbnail)
+	}
+}
+
+// showShared shows what a link is for, and nothing else, to anyone who has the link. The link is checked again while a
+// long report is being sent.
+func (h *handler) showShared(c echo.Context) error {
+	ctx, header := c.Request().Context(), c.Response().Header()
+	share, task, err := h.shared(c)
 	if err != nil {
 		return err
 	}
@@ -147,14 +196,28 @@ func (h *handler) showShared(c echo.Context) error {
 		return err
 	}
 	defer leave()
-	write, err := reading.New(h.Store, h.Files).Document(ctx, task, reading.Contents{IsShared: true})
+	write, err := h.prepareShared(ctx, share, task, paths.Shared+"/"+c.Param("secret"))
 	if err != nil {
 		return err
 	}
 	return pages.Gates(c).Responses.Through(&c.Response().Writer, func() error {
 		header.Set(echo.HeaderContentType, echo.MIMETextHTMLCharsetUTF8)
-		header.Set(echo.HeaderContentSecurityPolicy, results.DocumentPolicy())
+		header.Set(echo.HeaderContentSecurityPolicy, results.SharedPolicy())
+		header.Set(echo.HeaderXContentTypeOptions, "nosniff")
 		c.Response().WriteHeader(http.StatusOK)
 		return write(ctx, c.Response())
 	}, leave)
+}
+
+// prepareShared prepares the page of a link.
+func (h *handler) prepareShared(ctx context.Context, share people.Share, task db.Task,
+	link string) (write func(context.Context, io.Writer) error, err error) {
+	switch {
+	case share.Kind != people.ShareReplay:
+		return reading.New(h.Store, h.Files).Document(ctx, task,
+			reading.Contents{Link: link, OnlyAnswers: share.Kind == people.ShareResults})
+	case share.Number == nil: // the unit's runs were removed with its launch's history
+		return nil, request.NewFault(request.CodeNotFound).WithMessage("share.gone")
+	}
+	return h.PrepareReplay(ctx, task, *share.Number, share.UnitID, link)
 }

@@ -177,8 +177,10 @@ const (
 
 // Contents selects the content of a document.
 type Contents struct {
-	// IsShared makes the document suitable for people without an account.
-	IsShared bool
+	// Link is the address of a link that shows the document to people without an account; empty if there is none.
+	Link string
+	// OnlyAnswers leaves out the conclusions, the numbers and people's verdicts.
+	OnlyAnswers bool
 	// OnlyDiffering leaves out questions whose runs all have answers with the same content that agree with the
 	// standard answer. The remaining questions are in the order of risk.
 	OnlyDiffering bool
@@ -228,10 +230,30 @@ func (r Reader) contained(ctx context.Context, d *results.Document,
 	return found, nil
 }
 
+// judged reads the parts of a document that say more than the answers do, and returns people's verdicts; without these
+// parts, it returns none.
+func (r Reader) judged(ctx context.Context, d *results.Document) (reviews Reviews, err error) {
+	if d.OnlyAnswers {
+		return reviews, nil
+	}
+	if reviews, err = r.Reviews(ctx, d.Task.ID); err != nil {
+		return reviews, err
+	}
+	d.Reviews = reviews.OfQuestions
+	numbers, err := r.Summary(ctx, d.Task, "", false)
+	if err != nil {
+		return reviews, err
+	}
+	numbers.IsDocument = true
+	d.Decision, d.Summary = summary.Decided(numbers), summary.Numbers(numbers)
+	d.SignOffs, err = review.New(r.store).SignOffs(ctx, d.Task.ID)
+	return reviews, err
+}
+
 func (r Reader) document(ctx context.Context, task db.Task,
 	contents Contents) (write func(context.Context, io.Writer) error, err error) {
-	d := results.Document{Report: results.Report{Task: task, View: results.Merged, IsDocument: true}, Made: time.Now(),
-		IsShared: contents.IsShared}
+	d := results.Document{Report: results.Report{Task: task, View: results.Merged, IsDocument: true,
+		Link: contents.Link}, Made: time.Now(), OnlyAnswers: contents.OnlyAnswers}
 	if d.All, err = r.report.Summaries(ctx, task, 0, "", false); err != nil {
 		return nil, err
 	}
@@ -242,21 +264,14 @@ func (r Reader) document(ctx context.Context, task db.Task,
 	if d.Statistics, err = r.store.TaskStatistics(ctx, task); err != nil {
 		return nil, err
 	}
-	reviews, err := r.Reviews(ctx, task.ID)
+	reviews, err := r.judged(ctx, &d)
 	if err != nil {
-		return nil, err
-	}
-	d.Reviews = reviews.OfQuestions
-	numbers, err := r.Summary(ctx, task, "", false)
-	if err != nil {
-		return nil, err
-	}
-	numbers.IsDocument = true
-	d.Decision, d.Summary = summary.Decided(numbers), summary.Numbers(numbers)
-	if d.SignOffs, err = review.New(r.store).SignOffs(ctx, task.ID); err != nil {
 		return nil, err
 	}
 	enclosed := enclosure{files: r.files, room: documentPictures}
+	if contents.Link != "" {
+		enclosed.room = 0 // they come from below the link's address
+	}
 	return func(ctx context.Context, w io.Writer) error {
 		if err := results.DocumentHead(d).Render(ctx, w); err != nil {
 			return err

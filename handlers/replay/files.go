@@ -146,7 +146,11 @@ func (h *filesHandler) sendToAgent(c echo.Context) error {
 	if taskErr != nil || err != nil || !h.Admits(paths.File(taskID, id), c.QueryParam("ticket"), time.Now()) {
 		return request.NewFault(request.CodeForbidden)
 	}
-	send, err := h.open(c.Request().Context(), taskID, id, false)
+	one, err := h.assets().Get(c.Request().Context(), taskID, id)
+	if err != nil {
+		return err
+	}
+	send, err := h.open(c.Request().Context(), one, false)
 	if err != nil {
 		return err
 	}
@@ -182,7 +186,11 @@ func (h *filesHandler) send(ctx context.Context, input *filePath, isThumbnail bo
 	if err != nil {
 		return nil, request.NewFault(request.CodeNotFound)
 	}
-	send, err := h.open(ctx, task.ID, id, isThumbnail)
+	one, err := h.assets().Get(ctx, task.ID, id)
+	if err != nil {
+		return nil, err
+	}
+	send, err := h.open(ctx, one, isThumbnail)
 	if err != nil {
 		return nil, err
 	}
@@ -190,12 +198,8 @@ func (h *filesHandler) send(ctx context.Context, input *filePath, isThumbnail bo
 }
 
 // open opens a copy, or its thumbnail, and returns a function that sends and closes it.
-func (h *filesHandler) open(ctx context.Context, taskID, id uuid.UUID,
+func (h *filesHandler) open(ctx context.Context, one engine.Asset,
 	isThumbnail bool) (send func(echo.Context), err error) {
-	one, err := h.assets().Get(ctx, taskID, id)
-	if err != nil {
-		return nil, err
-	}
 	key, mediaType := one.StorageKey, one.MediaType
 	if isThumbnail {
 		jpeg := "image/jpeg"

@@ -15,6 +15,7 @@ import (
 	"wending/handlers/request"
 	"wending/views/paths"
 	"wending/views/replay"
+	"wending/views/text"
 	"wending/views/ui"
 )
 
@@ -165,13 +166,18 @@ func (h *handler) frame(c echo.Context, task db.Task, title string) ui.Frame {
 	return frame
 }
 
-// unitView reads the events of a unit so far: one track per turn.
+// unitView reads the events of the unit that a path names.
 func (h *handler) unitView(c echo.Context) (view replay.View, err error) {
 	ctx := c.Request().Context()
 	task, unit, err := h.unit(c)
 	if err != nil {
 		return view, err
 	}
+	return h.viewOf(ctx, task, unit)
+}
+
+// viewOf reads the events of a unit so far: one track per turn.
+func (h *handler) viewOf(ctx context.Context, task db.Task, unit engine.Unit) (view replay.View, err error) {
 	runs, err := h.journal().OutcomesOf(ctx, task.ID, unit.ID)
 	if err != nil {
 		return view, err
@@ -200,7 +206,7 @@ func (h *handler) unitView(c echo.Context) (view replay.View, err error) {
 	if err != nil {
 		return view, err
 	}
-	locale := pages.Locale(c)
+	locale := text.LocaleOf(ctx)
 	for n := range view.Tracks {
 		track := &view.Tracks[n]
 		track.Title = locale.Text("replay.run.title", "Run", unit.RunIndex)
@@ -264,6 +270,18 @@ func (h *handler) showBeside(c echo.Context) error {
 		}
 		runs = slices.DeleteFunc(runs, func(run engine.Outcome) bool { return view.Shown != 0 && run.Variant != view.Shown })
 	}
+	if err := h.addBeside(ctx, locale, &view, runs); err != nil {
+		return err
+	}
+	frame := h.frame(c, task, locale.Text("replay.title.beside", "Number", number))
+	frame.Width = "wide"
+	return pages.Render(c, http.StatusOK, replay.Page(frame, view))
+}
+
+// addBeside adds runs of a question to a view, each as a track, and their files.
+func (h *handler) addBeside(ctx context.Context, locale text.Locale, view *replay.View,
+	runs []engine.Outcome) (err error) {
+	task := view.Task
 	for _, run := range runs {
 		one := run
 		view.Question = run.Question
@@ -282,12 +300,7 @@ func (h *handler) showBeside(c echo.Context) error {
 		track.Tools = toolsOf(tools, run.ItemID)
 		view.Tracks = append(view.Tracks, track)
 	}
-	if err := h.readFiles(ctx, &view); err != nil {
-		return err
-	}
-	frame := h.frame(c, task, locale.Text("replay.title.beside", "Number", number))
-	frame.Width = "wide"
-	return pages.Render(c, http.StatusOK, replay.Page(frame, view))
+	return h.readFiles(ctx, view)
 }
 
 // maxTracks is the maximum number of runs shown side by side.

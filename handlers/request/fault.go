@@ -254,6 +254,9 @@ const ruleKey = "error.range.rule"
 // Unique allows a name that no other entry of the kind has.
 func Unique() Limit { return Limit{key: "error.range.unique"} }
 
+// RunsToReplay allows only the question or the unit with runs that a link to a replay needs.
+func RunsToReplay() Limit { return Limit{key: "error.range.replay"} }
+
 // Existing allows only ids of existing objects.
 func Existing() Limit { return Limit{key: "error.range.existing"} }
 

@@ -438,19 +438,67 @@ func (s Service) RevokeToken(ctx context.Context, projectID uuid.UUID, owner *uu
 	return token, s.store.RevokeToken(ctx, id)
 }
 
-// AddShare creates a link to a task's report, and returns its secret, which cannot be read again. It returns
-// ErrNotFinished, or a FieldError of "days", which must be at least one.
+// ErrUnknownKind means that a link cannot be of a kind, ErrNoReplay that a task has no such question or unit with runs,
+// or that a replay needs exactly one of them and nothing else may have one.
+var (
+	ErrUnknownKind = errors.New("unknown kind of link")
+	ErrNoReplay    = errors.New("not a question or unit with runs")
+)
+
+// ToShare is what a new link shows.
+type ToShare struct {
+	Kind people.ShareKind
+	// QuestionID or UnitID names what a replay shows.
+	QuestionID string
+	UnitID     int64
+	Days       int
+}
+
+// addReplay sets the question or the unit that a link shows.
+func (s Service) addReplay(ctx context.Context, c *checks, share *people.Share, n ToShare) error {
+	isReplay := n.Kind == people.ShareReplay
+	switch {
+	case n.UnitID != 0:
+		has, err := s.store.HasUnit(ctx, share.TaskID, n.UnitID)
+		if err != nil {
+			return err
+		}
+		if share.UnitID = &n.UnitID; !has || !isReplay || n.QuestionID != "" {
+			c.fail("unit_id", ErrNoReplay)
+		}
+	case n.QuestionID != "":
+		itemID, err := s.store.RunsToShare(ctx, share.TaskID, n.QuestionID)
+		if err != nil && !errors.Is(err, db.ErrNotFound) {
+			return err
+		}
+		if share.ItemID = &itemID; err != nil || !isReplay {
+			c.fail("question_id", ErrNoReplay)
+		}
+	case isReplay:
+		c.fail("question_id", ErrNoReplay)
+	}
+	return nil
+}
+
+// AddShare creates a link to a task, and returns its secret, which cannot be read again. It returns ErrNotFinished, or
+// FieldErrors of "days", which must be at least one, of "kind", "question_id" and "unit_id".
 func (s Service) AddShare(ctx context.Context, task db.Task, by string,
-	days int) (share people.Share, secret string, err error) {
+	n ToShare) (share people.Share, secret string, err error) {
 	if !task.HasResults {
 		return share, "", ErrNotFinished
 	}
 	var c checks
-	lasts := c.days(days, 1)
+	lasts := c.days(n.Days, 1)
+	if !slices.Contains(people.ShareKinds, n.Kind) {
+		c.fail("kind", ErrUnknownKind)
+	}
+	share = people.Share{ID: uuid.New(), TaskID: task.ID, Kind: n.Kind, CreatedBy: by}
+	if err := s.addReplay(ctx, &c, &share, n); err != nil {
+		return share, "", err
+	}
 	if err := c.err(); err != nil {
 		return share, "", err
 	}
-	share = people.Share{ID: uuid.New(), TaskID: task.ID, CreatedBy: by}
 	if secret, err = s.store.AddShare(ctx, share, lasts); err != nil {
 		return share, "", err
 	}

@@ -191,8 +191,10 @@ func TestALinkNeedsAReportAndAnEnd(t *testing.T) {
 	t.Parallel()
 	store, _ := dbtest.Open(t)
 	s := identity.New(store)
-	_, _, err := s.AddShare(t.Context(), db.Task{}, "Eve", 7)
+	_, _, err := s.AddShare(t.Context(), db.Task{}, "Eve", identity.ToShare{Kind: people.ShareReport, Days: 7})
 	require.ErrorIs(t, err, identity.ErrNotFinished)
-	_, _, err = s.AddShare(t.Context(), db.Task{HasResults: true}, "Eve", 0)
-	require.Equal(t, map[string]error{"days": identity.ErrDays}, wrong(t, err))
+	_, _, err = s.AddShare(t.Context(), db.Task{HasResults: true}, "Eve", identity.ToShare{Kind: people.ShareReplay})
+	require.Equal(t, map[string]error{"days": identity.ErrDays, "question_id": identity.ErrNoReplay}, wrong(t, err))
+	_, _, err = s.AddShare(t.Context(), db.Task{HasResults: true}, "Eve", identity.ToShare{Kind: "all", Days: 1})
+	require.Equal(t, map[string]error{"kind": identity.ErrUnknownKind}, wrong(t, err))
 }

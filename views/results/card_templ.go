@@ -2922,7 +2922,7 @@ func producedPart(report Report, card Card, run db.Run) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if report.IsDocument {
-			templ_7745c5c3_Err = replay.EnclosedFiles(card.Assets[run.ID], card.Pictures).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = replay.EnclosedFiles(card.Assets[run.ID], card.Pictures, report.Link).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

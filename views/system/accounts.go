@@ -143,6 +143,8 @@ type Shares struct {
 	// Address is the address of the link that was just created, which is shown once.
 	Address string
 	Errors  map[string]string
+	// Kind and Number are what the form has chosen.
+	Kind, Number string
 	// IsFinished reports that there is a report.
 	IsFinished bool
 }

@@ -1,0 +1,66 @@
+package replay
+
+import (
+	"context"
+	"io"
+
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+
+	"wending/db"
+	"wending/db/engine"
+	"wending/views/replay"
+	"wending/views/text"
+)
+
+// Shared shows replays and files to people with a link.
+type Shared struct {
+	calls *handler
+	files *filesHandler
+}
+
+// NewShared returns a Shared.
+func NewShared(calls Config, files FilesConfig) Shared {
+	return Shared{&handler{calls}, &filesHandler{files}}
+}
+
+// Prepare reads the calls of a unit, or else of the current runs of a question, and returns a function that writes them
+// as a page with the address link.
+func (s Shared) Prepare(ctx context.Context, task db.Task, number int, unitID *int64,
+	link string) (write func(context.Context, io.Writer) error, err error) {
+	view := replay.View{Task: task, Number: number}
+	if unitID != nil {
+		unit, err := s.calls.journal().Unit(ctx, task.ID, *unitID)
+		if err != nil {
+			return nil, err
+		}
+		if view, err = s.calls.viewOf(ctx, task, unit); err != nil {
+			return nil, err
+		}
+		return replay.SharedPage(view, link).Render, nil
+	}
+	runs, err := s.calls.journal().OutcomesBeside(ctx, task.ID, number)
+	if err != nil {
+		return nil, err
+	}
+	runs = runs[:min(len(runs), maxTracks)]
+	if err := s.calls.addBeside(ctx, text.LocaleOf(ctx), &view, runs); err != nil {
+		return nil, err
+	}
+	return replay.SharedPage(view, link).Render, nil
+}
+
+// Send sends a file of a task if it is among those that a link shows.
+func (s Shared) Send(c echo.Context, taskID, id uuid.UUID, shown engine.Shown, isThumbnail bool) error {
+	ctx := c.Request().Context()
+	one, err := s.files.assets().GetShown(ctx, taskID, id, shown)
+	if err != nil {
+		return err
+	}
+	send, err := s.files.open(ctx, one, isThumbnail)
+	if err != nil {
+		return err
+	}
+	send(c)
+	return nil
+}
