@@ -150,7 +150,8 @@ func (s *guarded) everything(t testing.TB, admin, agentURL string) map[string]st
 	})
 	ids["tokens"] = s.made(t, admin, v1+"tokens", object{"name": "t", "role": "viewer"})
 	share := uuid.New()
-	_, err := s.people.AddShare(t.Context(), people.Share{ID: share, TaskID: uuid.MustParse(found.TaskID)}, 1e12)
+	_, err := s.people.AddShare(t.Context(), people.Share{ID: share, TaskID: uuid.MustParse(found.TaskID),
+		Kind: people.ShareReport}, 1e12)
 	require.NoError(t, err)
 	ids["shares"] = share.String()
 	ids["views"] = s.made(t, admin, v1+"views", object{"name": "v", "kind": "questions", "query": "filter=failed"})

@@ -74,6 +74,7 @@ func (s *site) archived(t *testing.T) (parts map[string]string) {
 	s.awaitDone(t, id)
 	s.tables.MustExec(`UPDATE assets SET state = 'FAILED', error = 'gone' WHERE path = 'gone.png'`)
 	s.awaitAssets(t, id)
+	s.awaitSettled(t, id)
 	s.entry(t, "POST", "evaluation-tasks/"+id+"/samples", object{"size": 3, "seed": 7}, 201)
 	s.tables.MustExec(`
 		INSERT INTO corrections (item_id, variant, version, reviewer, keys, groups, contents)
@@ -87,6 +88,17 @@ func (s *site) archived(t *testing.T) (parts map[string]string) {
 		return strings.HasPrefix(name, "report.") // they would take most of the test's time, and are not imported
 	})
 	return parts
+}
+
+// awaitSettled waits until the last events of a task's calls are stored, and their previews.
+func (s *site) awaitSettled(t *testing.T, id string) {
+	t.Helper()
+	dbtest.Await(t, 30*time.Second, "the last events", func() (is bool) {
+		require.NoError(t, s.tables.Get(&is,
+			`SELECT max(created_at) < now() - interval '3 seconds' FROM evaluation_runs WHERE task_id = $1`, id))
+		return is
+	})
+	s.awaitAssets(t, id)
 }
 
 // partsOf returns the files of a task's archive by name.

@@ -19,6 +19,7 @@ import (
 	"wending/db/people"
 	"wending/handlers/request"
 	"wending/static"
+	"wending/views/paths"
 )
 
 // identify stores the request's language, actor and id in its context.
@@ -67,12 +68,16 @@ func (s *Server) logRequests(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// loggedPath returns a request's path without the secret in a link to a report.
+// loggedPath returns a request's path without the secret of a link, which also paths without a route may contain.
 func loggedPath(c echo.Context) string {
-	if c.Param("secret") != "" {
+	path := c.Request().URL.Path
+	switch {
+	case c.Param("secret") != "":
 		return c.Path()
+	case strings.HasPrefix(path, paths.Shared+"/"):
+		return paths.Shared + "/…"
 	}
-	return c.Request().URL.Path
+	return path
 }
 
 // stuckAfter is how long a client may read nothing before it is considered gone: the response holds resources –

@@ -32,6 +32,9 @@ func PersonFaults(err error, renamed map[string]string) ([]FieldFault, error) {
 
 // personLimit returns the description of the valid values.
 func personLimit(wrong *identity.FieldError) request.Limit {
+	if choices := choicesOf(wrong); choices != nil {
+		return request.OneOf(choices...)
+	}
 	var taken *identity.TakenError
 	switch {
 	case errors.As(wrong, &taken) && !taken.IsSame:
@@ -44,12 +47,8 @@ func personLimit(wrong *identity.FieldError) request.Limit {
 		return request.UnreservedName()
 	case wrong.Field == "name":
 		return request.VisibleName(people.MaxNameLength)
-	case errors.Is(wrong, identity.ErrUnknownRole):
-		return request.OneOf(texts(people.Roles)...)
 	case errors.Is(wrong, identity.ErrDays):
 		return request.Between(wrong.Least, identity.MaxDays)
-	case errors.Is(wrong, identity.ErrUnknownKind):
-		return request.OneOf(texts(people.ShareKinds)...)
 	case errors.Is(wrong, identity.ErrNoReplay):
 		return request.RunsToReplay()
 	case errors.Is(wrong, identity.ErrQuota):
@@ -62,14 +61,10 @@ func personLimit(wrong *identity.FieldError) request.Limit {
 		return request.ValidTraceURL(people.MaxTraceTemplate)
 	case errors.Is(wrong, identity.ErrReasons):
 		return request.ValuesBetween(0, wrong.Most)
-	case errors.Is(wrong, identity.ErrViewKind):
-		return request.OneOf(texts(people.ViewKinds)...)
 	case errors.Is(wrong, identity.ErrViewEmpty):
 		return request.Required()
 	case errors.Is(wrong, identity.ErrViewLong):
 		return request.TextUpTo(identity.MaxViewQuery)
-	case errors.Is(wrong, identity.ErrViewParameter):
-		return request.OneOf(identity.ViewParameters(wrong.Of)...)
 	case errors.Is(wrong, identity.ErrCost):
 		return request.ValidCost()
 	}
@@ -85,6 +80,21 @@ func passwordLimit(wrong *identity.FieldError) request.Limit {
 		problem = "long"
 	}
 	return request.ValidPassword(problem, identity.MinPassword)
+}
+
+// choicesOf returns the valid values of a field that has only a few; nil if others are valid, too.
+func choicesOf(wrong *identity.FieldError) []string {
+	switch {
+	case errors.Is(wrong, identity.ErrUnknownRole):
+		return texts(people.Roles)
+	case errors.Is(wrong, identity.ErrUnknownKind):
+		return texts(people.ShareKinds)
+	case errors.Is(wrong, identity.ErrViewKind):
+		return texts(people.ViewKinds)
+	case errors.Is(wrong, identity.ErrViewParameter):
+		return identity.ViewParameters(wrong.Of)
+	}
+	return nil
 }
 
 // Flag reads a boolean field; if it is absent, the result is false.

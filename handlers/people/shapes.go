@@ -214,8 +214,8 @@ func newToken(t people.Token) Token {
 }
 
 func newShare(s people.Share) Share {
-	return Share{s.ID, s.TaskID, s.Kind, s.UnitID, s.Number, s.CreatedBy, rest.Moment(s.ExpiresAt), rest.MomentOf(s.RevokedAt),
-		rest.MomentOf(s.UsedAt), rest.Moment(s.CreatedAt)}
+	return Share{s.ID, s.TaskID, s.Kind, s.UnitID, s.Number, s.CreatedBy, rest.Moment(s.ExpiresAt),
+		rest.MomentOf(s.RevokedAt), rest.MomentOf(s.UsedAt), rest.Moment(s.CreatedAt)}
 }
 
 // The bodies of requests.

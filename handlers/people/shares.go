@@ -30,7 +30,8 @@ func (h *handler) listShares(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return h.renderShares(c, http.StatusOK, task, system.Shares{Kind: c.QueryParam("kind"), Number: c.QueryParam("number")})
+	return h.renderShares(c, http.StatusOK, task,
+		system.Shares{Kind: c.QueryParam("kind"), Number: c.QueryParam("number")})
 }
 
 func (h *handler) renderShares(c echo.Context, status int, task db.Task, view system.Shares) error {
@@ -54,15 +55,16 @@ func (h *handler) toShare(ctx context.Context, task db.Task, submitted *form.Upl
 	n = identity.ToShare{Kind: cmp.Or(people.ShareKind(submitted.Value("kind")), people.ShareReport),
 		QuestionID: submitted.Value("question_id"), Days: days(submitted, field, usualShareDays)}
 	if unit := submitted.Value("unit_id"); unit != "" {
-		if n.UnitID, err = strconv.ParseInt(unit, 10, 64); err != nil || n.UnitID == 0 {
-			n.UnitID = -1
+		if id, wrong := strconv.ParseInt(unit, 10, 64); wrong == nil && id > 0 {
+			n.UnitID = id
+		} else {
+			n.UnitID = -1 // no unit has it
 		}
 	}
-	number, err := strconv.Atoi(submitted.Value("number"))
-	if err != nil || number < 1 || number > task.TotalItems || n.Kind != people.ShareReplay {
-		return n, nil
+	number, wrong := strconv.Atoi(submitted.Value("number"))
+	if wrong == nil && number >= 1 && number <= task.TotalItems && n.Kind == people.ShareReplay {
+		n.QuestionID, err = h.people.QuestionOf(ctx, task.ID, number)
 	}
-	n.QuestionID, err = h.people.QuestionOf(ctx, task.ID, number)
 	return n, err
 }
 

@@ -432,6 +432,11 @@ func Project(id uuid.UUID) string { return Projects + "/" + id.String() }
 // Shares returns the address of the links to a task's report.
 func Shares(id uuid.UUID) string { return Task(id) + "/shares" }
 
+// SharesOf returns the address of the page of a task's links with a form for a kind of link to a question.
+func SharesOf(id uuid.UUID, kind string, number int) string {
+	return WithQuery(Shares(id), url.Values{"kind": {kind}, "number": {strconv.Itoa(number)}})
+}
+
 // TasksOnDataset returns the address of all tasks on a saved dataset or, if id is nil, on uploaded files with the
 // given name.
 func TasksOnDataset(id *uuid.UUID, file string) string {
