@@ -263,6 +263,7 @@ var places = map[string]string{
 	"/admin/audit":                  "accounts#audit",
 	"/projects":                     "accounts#projects",
 	"/shared":                       "accounts#share",
+	"/files":                        "conversations#read",
 	"/metrics":                      "system#workers",
 }
 
