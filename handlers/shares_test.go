@@ -60,7 +60,7 @@ func TestLinksShowWhatTheyAreForAndNothingElse(t *testing.T) {
 	}{
 		"report": {object{}, []string{"answer to 画", "answer to 密", "标准甲"}, nil,
 			[]string{of["a"][0].ID, of["b"][1].ID}, []string{preview}},
-		"results": {object{"kind": "results"}, []string{"answer to 画", "answer to 密", "标准甲"}, []string{`class="signature"`},
+		"results": {object{"kind": "results"}, []string{"answer to 画", "answer to 密", "标准甲"}, []string{`class="synopsis"`},
 			[]string{of["a"][0].ID, of["b"][1].ID}, []string{preview}},
 		"question": {object{"kind": "replay", "question_id": "a"}, []string{"answer to 画", "draw", "第 1 次", "第 2 次"},
 			[]string{"密", "标准"}, []string{of["a"][0].ID, of["a"][1].ID, preview}, []string{of["b"][0].ID}},

@@ -204,11 +204,16 @@ func (h *handler) showShared(c echo.Context) error {
 	}
 	return pages.Gates(c).Responses.Through(&c.Response().Writer, func() error {
 		header.Set(echo.HeaderContentType, echo.MIMETextHTMLCharsetUTF8)
-		header.Set(echo.HeaderContentSecurityPolicy, results.SharedPolicy())
+		header.Set(echo.HeaderContentSecurityPolicy, sharedPolicy())
 		header.Set(echo.HeaderXContentTypeOptions, "nosniff")
 		c.Response().WriteHeader(http.StatusOK)
 		return write(ctx, c.Response())
 	}, leave)
+}
+
+// sharedPolicy is the content security policy of the page of a link: its pictures come from below the link's address.
+func sharedPolicy() string {
+	return strings.Replace(results.DocumentPolicy(), "img-src data:", "img-src 'self'", 1)
 }
 
 // prepareShared prepares the page of a link.

@@ -232,8 +232,8 @@ func (r Reader) contained(ctx context.Context, d *results.Document,
 
 // judged reads the parts of a document that say more than the answers do, and returns people's verdicts; without these
 // parts, it returns none.
-func (r Reader) judged(ctx context.Context, d *results.Document) (reviews Reviews, err error) {
-	if d.OnlyAnswers {
+func (r Reader) judged(ctx context.Context, d *results.Document, contents Contents) (reviews Reviews, err error) {
+	if contents.OnlyAnswers {
 		return reviews, nil
 	}
 	if reviews, err = r.Reviews(ctx, d.Task.ID); err != nil {
@@ -253,7 +253,7 @@ func (r Reader) judged(ctx context.Context, d *results.Document) (reviews Review
 func (r Reader) document(ctx context.Context, task db.Task,
 	contents Contents) (write func(context.Context, io.Writer) error, err error) {
 	d := results.Document{Report: results.Report{Task: task, View: results.Merged, IsDocument: true,
-		Link: contents.Link}, Made: time.Now(), OnlyAnswers: contents.OnlyAnswers}
+		Link: contents.Link}, Made: time.Now(), Decision: summary.Nothing(), Summary: summary.Nothing()}
 	if d.All, err = r.report.Summaries(ctx, task, 0, "", false); err != nil {
 		return nil, err
 	}
@@ -264,7 +264,7 @@ func (r Reader) document(ctx context.Context, task db.Task,
 	if d.Statistics, err = r.store.TaskStatistics(ctx, task); err != nil {
 		return nil, err
 	}
-	reviews, err := r.judged(ctx, &d)
+	reviews, err := r.judged(ctx, &d, contents)
 	if err != nil {
 		return nil, err
 	}
