@@ -263,7 +263,6 @@ var places = map[string]string{
 	"/admin/audit":                  "accounts#audit",
 	"/projects":                     "accounts#projects",
 	"/shared":                       "accounts#share",
-	"/files":                        "conversations#read",
 	"/metrics":                      "system#workers",
 }
 
