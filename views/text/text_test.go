@@ -306,6 +306,9 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		add("results.slice.", number, "min_"+number, "max_"+number)
 	}
 	add("results.slice.", "min", "max")
+	for _, kind := range people.ShareKinds {
+		add("share.kind.", string(kind))
+	}
 	for _, role := range people.Roles {
 		add("role.", string(role), "about."+string(role))
 	}
