@@ -6,11 +6,15 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/PuerkitoBio/goquery"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/html"
+
+	"wending/db/dbtest"
+	"wending/jobs/agent/agenttest"
 )
 
 // uncounted are the parts of pages whose digits count nothing that a page could list, with the reason.
@@ -22,8 +26,10 @@ var uncounted = map[string]string{
 	".plot-scale, .axis, .tick, .key, svg.interval, svg.bar-stack, svg.levels":               "scales, and drawings of what is written beside them",
 	"thead, dt, caption, figcaption, th[scope=row], .causes small.mono":                      "names",
 	"#launches td:nth-child(4)": "who started a launch",
-	"td.asked-of, .asked-cell, ol.differing, ul.worst, ul.newest, ol.shifts": "questions, answers and their facts",
-	"td.figure small, td .quiet, .variants-table small":                      "intervals and percentiles",
+	".board-keys, .flights h2":  "keys of the squares and calls that follow",
+	"noscript":                  "what is not shown",
+	".asked-of, .asked-cell, ol.differing, ul.worst, ul.newest, ol.shifts": "questions, answers and their facts",
+	"td.figure small, td .quiet, .variants-table small":                    "intervals and percentiles",
 	".pager, .map summary":                 "positions in a list",
 	"form.draw .hint, .unfinished ul.hint": "how large a sample can be, and the numbers of open questions",
 }
@@ -79,8 +85,12 @@ func TestNoCountLeadsNowhere(t *testing.T) {
 	s.awaitDone(t, judged)
 	s.entry(t, "PUT", "evaluation-tasks/"+id+"/items/q1/review",
 		object{"reviewer": "李雷", "verdict": "FAIL", "version": 0, "reasons": []string{"number"}}, 200)
+	hook := newReceiver(t, always(200))
+	schedule := s.schedule(t, "夜", id,
+		object{"channels": []string{s.channel(t, "hook", hook.URL, object{"events": []string{"finished"}})}})
+	s.fire(t, schedule, hook)
 	for _, path := range []string{
-		"/tasks?columns=agreement,pass_rate,facts,verdicts,cost,dataset,agent", "/tasks?group=dataset",
+		"/tasks/" + s.underWay(t), "/library/schedules/" + schedule, "/tasks?columns=agreement,pass_rate,facts,verdicts,cost,dataset,agent", "/tasks?group=dataset",
 		"/tasks/" + id, "/tasks/" + several, "/tasks/" + judged,
 		"/tasks/" + id + "/report?by=category", "/tasks/" + judged + "/report?by=level", "/tasks/" + several + "/report",
 		"/tasks/" + several + "/variants", "/tasks/" + judged + "/variants", "/tasks/" + id + "/results",
@@ -92,6 +102,33 @@ func TestNoCountLeadsNowhere(t *testing.T) {
 		require.Equal(t, http.StatusOK, answer.StatusCode, path)
 		assert.Empty(t, deadNumbers(answer.page(t)), path)
 	}
+}
+
+// underWay starts a task of which one question is answered, one has failed and one is being asked until the test ends.
+func (s *site) underWay(t *testing.T) (id string) {
+	t.Helper()
+	ended := make(chan struct{})
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		switch call.Question {
+		case "问1":
+			agenttest.Stream(w, "x")
+		case "问2":
+			http.Error(w, "down", http.StatusBadGateway)
+		default:
+			<-ended
+		}
+	})
+	t.Cleanup(func() { close(ended) })
+	id = s.create(t, fake.URL, map[string]string{"runs_per_item": "2", "concurrency": "2", "rate_limit": "unlimited",
+		"file@q.csv": "question,standard_answer\n问1,a\n问2,a\n问3,a\n问4,a\n"})
+	dbtest.Await(t, time.Minute, "two questions are finished and one is being asked", func() bool {
+		states := map[string]int{}
+		for _, one := range s.entry(t, "GET", "evaluation-tasks/"+id+"/items", nil, 200)["items"].([]any) {
+			states[one.(object)["state"].(string)]++
+		}
+		return states["done"] == 1 && states["failed"] == 1 && states["running"] == 1
+	})
+	return id
 }
 
 // Every number of the table of reviewers leads to that many questions; names that do not occur are left out.

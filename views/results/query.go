@@ -107,9 +107,9 @@ func (r Report) Absent() string {
 			return one.Reason == r.Reason
 		}):
 		return "reason"
-	case r.By != "" && !slices.ContainsFunc(r.Tallies(), func(one review.Tally) bool { return one.Name == r.By }):
+	case r.By != "" && !r.hasReviewer(r.By):
 		return "reviewer"
-	case r.AssignedTo != "" && !slices.ContainsFunc(r.Tallies(), func(one review.Tally) bool { return one.Name == r.AssignedTo }):
+	case r.AssignedTo != "" && !r.hasReviewer(r.AssignedTo):
 		return "assigned"
 	case r.Series != "" && r.turns(r.Series) == 0:
 		return "series"
@@ -117,6 +117,10 @@ func (r Report) Absent() string {
 		return "sample"
 	}
 	return ""
+}
+
+func (r Report) hasReviewer(name string) bool {
+	return slices.ContainsFunc(r.Tallies(), func(one review.Tally) bool { return one.Name == name })
 }
 
 // sortParameter returns the order for an address, which omits the default order.
