@@ -1,6 +1,7 @@
 package review
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -38,4 +39,42 @@ func (r Reviews) ReasonsOf(ctx context.Context, taskID uuid.UUID) ([]string, err
 		}
 	}
 	return all, nil
+}
+
+// ReasonCount is the number of questions with a verdict for a reason.
+type ReasonCount struct {
+	Reason string
+	Count  int
+}
+
+// CountReasons returns the reasons of the verdicts on each question, most frequent first.
+func CountReasons(reviews map[string][]Review) (counts []ReasonCount) {
+	questions := map[string]int{}
+	for _, verdicts := range reviews {
+		seen := map[string]bool{}
+		for _, one := range verdicts {
+			for _, reason := range one.Reasons {
+				if !seen[reason] {
+					seen[reason] = true
+					questions[reason]++
+				}
+			}
+		}
+	}
+	for reason, count := range questions {
+		counts = append(counts, ReasonCount{reason, count})
+	}
+	slices.SortFunc(counts, func(a, b ReasonCount) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(reasonPlace(a.Reason), reasonPlace(b.Reason)),
+			cmp.Compare(a.Reason, b.Reason))
+	})
+	return counts
+}
+
+// reasonPlace orders the common reasons before a project's own.
+func reasonPlace(reason string) int {
+	if at := slices.Index(Reasons, reason); at >= 0 {
+		return at
+	}
+	return len(Reasons)
 }

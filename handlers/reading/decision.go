@@ -28,7 +28,7 @@ func (r Reader) decision(ctx context.Context, task db.Task) (d summary.Decision,
 		return d, err
 	}
 	d.Levels, d.Opinions = map[measure.Level]int{}, map[string]int{}
-	d.Reasons = results.Report{Reviews: reviews.OfQuestions}.ReasonCounts()
+	d.Reasons = review.CountReasons(reviews.OfQuestions)
 	expected, err := r.report.AgainstStandard(ctx, task.ID)
 	if err != nil {
 		return d, err

@@ -162,7 +162,7 @@ func SignOffPage(frame ui.Frame, r results.Report, signed []review.SignOff, type
 					return templ_7745c5c3_Err
 				}
 			}
-			if counts := r.ReasonCounts(); len(counts) > 0 {
+			if counts := review.CountReasons(r.Reviews); len(counts) > 0 {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "<p class=\"summary\">")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err

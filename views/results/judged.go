@@ -1,7 +1,6 @@
 package results
 
 import (
-	"cmp"
 	"slices"
 
 	"wending/db"
@@ -57,44 +56,6 @@ func (c Card) Hides(task db.Task, run db.Run, reviewer string) bool {
 			(one.RunIndex == nil || *one.RunIndex == run.RunIndex)
 	}
 	return !slices.ContainsFunc(c.Reviews, judges) && !slices.ContainsFunc(c.AnswerReviews, judges)
-}
-
-// ReasonCount is the number of questions with a verdict for a reason.
-type ReasonCount struct {
-	Reason string
-	Count  int
-}
-
-// ReasonCounts returns the reasons of the verdicts on questions, most frequent first.
-func (r Report) ReasonCounts() (counts []ReasonCount) {
-	questions := map[string]int{}
-	for _, verdicts := range r.Reviews {
-		seen := map[string]bool{}
-		for _, one := range verdicts {
-			for _, reason := range one.Reasons {
-				if !seen[reason] {
-					seen[reason] = true
-					questions[reason]++
-				}
-			}
-		}
-	}
-	for reason, count := range questions {
-		counts = append(counts, ReasonCount{reason, count})
-	}
-	slices.SortFunc(counts, func(a, b ReasonCount) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(reasonPlace(a.Reason), reasonPlace(b.Reason)),
-			cmp.Compare(a.Reason, b.Reason))
-	})
-	return counts
-}
-
-// reasonPlace orders the common reasons before a project's own.
-func reasonPlace(reason string) int {
-	if at := slices.Index(review.Reasons, reason); at >= 0 {
-		return at
-	}
-	return len(review.Reasons)
 }
 
 // Tallies returns the tallies of all reviewers by name.

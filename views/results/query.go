@@ -103,7 +103,7 @@ func (r Report) Absent() string {
 	}), r.ErrorCode):
 		return "error_code"
 	case r.Reason != "" && !slices.Contains(review.Reasons, r.Reason) &&
-		!slices.ContainsFunc(r.ReasonCounts(), func(one ReasonCount) bool {
+		!slices.ContainsFunc(review.CountReasons(r.Reviews), func(one review.ReasonCount) bool {
 			return one.Reason == r.Reason
 		}):
 		return "reason"

@@ -2077,7 +2077,7 @@ func (r Report) reviewOptions(locale text.Locale) (options []ui.Option) {
 // reasonOptions are the reasons that verdicts have.
 func (r Report) reasonOptions(locale text.Locale) []ui.Option {
 	var found []string
-	for _, one := range r.ReasonCounts() {
+	for _, one := range review.CountReasons(r.Reviews) {
 		found = append(found, one.Reason)
 	}
 	return r.outcomeOptions(locale, locale.Text("review.reasons.all"), r.Reason, found, func(reason string) (string, func(*Query)) {

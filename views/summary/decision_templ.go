@@ -34,7 +34,7 @@ type Decision struct {
 	// Opinions counts the questions by people's verdicts, as named by results.Opinion.
 	Opinions map[string]int
 	// Reasons are the reasons of people's verdicts, the most frequent first.
-	Reasons []results.ReasonCount
+	Reasons []review.ReasonCount
 	// Differing are the questions whose answers contradict each other or the standard answer in a fact: those that failed a review
 	// first, then those in doubt, those not judged yet and those that passed. DifferingTotal is how many there are, listed or not.
 	Differing      []Differing
