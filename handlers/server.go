@@ -66,6 +66,8 @@ type Config struct {
 	Sealer      *secret.Sealer
 	// Files stores datasets and uploads.
 	Files *blob.Disk
+	// SensitivePatterns are what no launch may send, for projects without a list of their own (people.ParsePattern).
+	SensitivePatterns []string
 	// Assets are the files that agents produce, each of at most AssetBytes.
 	Assets     blob.Store
 	AssetBytes int64
@@ -182,7 +184,7 @@ func New(config Config) (*Server, error) {
 		gates: request.NewGates(config.Registry), routes: map[string]bool{}}
 	s.tasks = &tasks.Service{Store: s.Store, Queue: s.Queue, Files: s.Files, Assets: s.Assets, Sealer: s.Sealer,
 		RateCeiling: s.RateCeiling, MaxActiveTasks: s.MaxActiveTasks, DefaultRate: s.Defaults.RateLimit,
-		MonthCost: s.MonthCost, Log: s.Log}
+		MonthCost: s.MonthCost, SensitivePatterns: s.SensitivePatterns, Log: s.Log}
 	s.library = &library.Service{
 		Entries: entries.New(s.Store), Files: s.Files, Sealer: s.Sealer, Tasks: s.tasks, Agents: s.Agents, Models: s.Models,
 		Sender: s.Sender, Outbox: s.Store.Outbox(), DefaultRate: s.Defaults.RateLimit, ScheduleMinutes: s.ScheduleMinutes,
@@ -279,6 +281,7 @@ func (s *Server) mount(e *echo.Echo) {
 		HasPasswords: s.Access.OpenID == nil, PublicURL: s.Access.PublicURL, AuditDays: s.Access.AuditDays,
 		Version: s.Version, Failed: s.failed,
 	}
+	accounts.SensitivePatterns = s.SensitivePatterns
 	shared := replay.NewShared(replays, galleries)
 	accounts.PrepareReplay, accounts.SendFile = shared.Prepare, shared.Send
 	persons.RegisterPages(compressed, accounts)

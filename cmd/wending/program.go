@@ -278,7 +278,7 @@ func reportError(err error, tags map[string]string) {
 func (p *program) scheduler(files *blob.Disk) *library.Scheduler {
 	service := &tasks.Service{
 		Store: p.store, Queue: p.queue, Sealer: p.sealer, RateCeiling: p.settings.RateCeiling,
-		DefaultRate: p.defaults.RateLimit, Log: p.log,
+		DefaultRate: p.defaults.RateLimit, SensitivePatterns: p.settings.sensitivePatterns(), Log: p.log,
 	}
 	return &library.Scheduler{
 		Store: p.store, Tasks: service, CheckURL: p.guard.CheckRequest, Log: p.log,
@@ -409,8 +409,8 @@ func (p *program) serve(ctx context.Context, stdout io.Writer) error {
 	server, err := handlers.New(handlers.Config{
 		Store: p.store, Queue: p.queue, Agents: p.agents, Models: p.models, Guard: p.guard, ModelGuard: p.modelGuard,
 		Sender: p.sender, NotifyGuard: p.notifyGuard, Sealer: p.sealer, Files: files, Assets: p.assets,
-		AssetBytes: p.settings.AssetBytes,
-		Defaults:   p.defaults, DefaultLang: p.settings.DefaultLang, RateCeiling: p.settings.RateCeiling,
+		AssetBytes: p.settings.AssetBytes, SensitivePatterns: p.settings.sensitivePatterns(),
+		Defaults: p.defaults, DefaultLang: p.settings.DefaultLang, RateCeiling: p.settings.RateCeiling,
 		MaxActiveTasks: p.settings.MaxActive, ScheduleMinutes: p.settings.ScheduleMin, MonthCost: p.settings.MonthCost,
 		HistoryDays: p.settings.HistoryDays, UploadDays: p.settings.UploadDays, DemoURL: p.demoURL,
 		DemoModelsURL: p.demoModelsURL, DemoTicket: p.demoTicket, Hosts: p.settings.names(), Access: access,

@@ -43,11 +43,13 @@ const (
 	ReasonColumn   = "COLUMN_MISSING"
 	ReasonTooLarge = "TASK_TOO_LARGE"
 	ReasonInvalid  = "TASK_INVALID"
+	// ReasonSensitive: the task would send what its project does not allow.
+	ReasonSensitive = "SENSITIVE_CONTENT"
 )
 
 // FiringReasons lists all reasons.
 var FiringReasons = []string{ReasonRunning, ReasonTask, ReasonSecret, ReasonQuota, ReasonAddress, ReasonDataset,
-	ReasonColumn, ReasonTooLarge, ReasonInvalid}
+	ReasonColumn, ReasonTooLarge, ReasonInvalid, ReasonSensitive}
 
 // Firing is a row of firings.
 type Firing struct {

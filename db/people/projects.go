@@ -28,6 +28,8 @@ type Project struct {
 	SmallestPercent float64 `db:"smallest_percent"`
 	// TraceURL is where the agents' traces are shown.
 	TraceURL TraceTemplate `db:"trace_url"`
+	// SensitivePatterns are what no launch may send, in the form of ParsePattern; nil means the installation's.
+	SensitivePatterns pq.StringArray `db:"sensitive_patterns"`
 }
 
 // Quota is what a project may use; nil fields mean no limit.
@@ -40,7 +42,7 @@ type Quota struct {
 	CostPerMonth *string `db:"cost_per_month"`
 }
 
-const projectColumns = `p.id, p.name, p.created_at, p.updated_at, p.uploads_per_day, p.disk_bytes, p.calls_per_day, p.lanes, trim_scale(p.cost_per_month) AS cost_per_month, p.review_reasons, p.smallest_points, p.smallest_percent, coalesce(p.trace_url, '') AS trace_url`
+const projectColumns = `p.id, p.name, p.created_at, p.updated_at, p.uploads_per_day, p.disk_bytes, p.calls_per_day, p.lanes, trim_scale(p.cost_per_month) AS cost_per_month, p.review_reasons, p.smallest_points, p.smallest_percent, coalesce(p.trace_url, '') AS trace_url, p.sensitive_patterns`
 
 // Project returns a project, or db.ErrNotFound.
 func (p People) Project(ctx context.Context, id uuid.UUID) (found Project, err error) {
@@ -88,6 +90,10 @@ type ProjectSettings struct {
 	SmallestPoints, SmallestPercent *float64
 	// TraceURL is empty for no links.
 	TraceURL *TraceTemplate
+	// SensitivePatterns replace those of the project; nil leaves them as they are. UsualPatterns makes the project follow
+	// the installation's instead.
+	SensitivePatterns []string
+	UsualPatterns     bool
 }
 
 // SetProjectSettings replaces the settings that a project's own administrators can change. It returns db.ErrNotFound
@@ -97,11 +103,13 @@ func (p People) SetProjectSettings(ctx context.Context, id uuid.UUID, settings P
 		UPDATE projects
 		SET review_reasons = $2, smallest_points = coalesce($3, smallest_points),
 		smallest_percent = coalesce($4, smallest_percent),
-		trace_url = nullif(coalesce($5, trace_url), ''), updated_at = now()
+		trace_url = nullif(coalesce($5, trace_url), ''),
+		sensitive_patterns = CASE WHEN NOT $7 THEN coalesce($6, sensitive_patterns) END, updated_at = now()
 		WHERE id = $1`
 	return p.changeRow(ctx, KindProject, "set a project's settings", set, id,
 		append(pq.StringArray{}, settings.ReviewReasons...),
-		settings.SmallestPoints, settings.SmallestPercent, settings.TraceURL)
+		settings.SmallestPoints, settings.SmallestPercent, settings.TraceURL,
+		pq.StringArray(settings.SensitivePatterns), settings.UsualPatterns)
 }
 
 // Membership is a project that an account belongs to, and the account's role in it.

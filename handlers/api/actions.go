@@ -48,7 +48,8 @@ func (h *handler) registerActions(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/run", ID: "run-task", Tag: "tasks", Status: http.StatusAccepted,
 		Summary: "Start a task that was created with start=false",
-		Faults:  []string{request.CodeTaskNotFound, request.CodeTaskStateConflict, request.CodeQuotaExceeded},
+		Faults: []string{request.CodeSensitiveContent,
+			request.CodeTaskNotFound, request.CodeTaskStateConflict, request.CodeQuotaExceeded},
 	}, h.startTask)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/stop", ID: "stop-task", Tag: "tasks", Status: http.StatusAccepted,
@@ -58,13 +59,15 @@ func (h *handler) registerActions(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/resume", ID: "resume-task", Tag: "tasks", Status: http.StatusAccepted,
 		Summary: "Run everything that has no run yet",
-		Faults:  []string{request.CodeTaskNotFound, request.CodeTaskStateConflict, request.CodeQuotaExceeded},
+		Faults: []string{request.CodeSensitiveContent,
+			request.CodeTaskNotFound, request.CodeTaskStateConflict, request.CodeQuotaExceeded},
 	}, h.resumeTask)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/retry", ID: "retry-task", Tag: "tasks", Status: http.StatusAccepted,
 		Summary:     "Repeat every run that did not succeed",
 		Description: "Successful results are kept. 409 if nothing is left to retry.",
-		Faults: []string{request.CodeTaskNotFound, request.CodeQuestionNotFound, request.CodeNotFound,
+		Faults: []string{request.CodeSensitiveContent,
+			request.CodeTaskNotFound, request.CodeQuestionNotFound, request.CodeNotFound,
 			request.CodeTaskStateConflict, request.CodeParameterInvalid, request.CodeRequestInvalid},
 		Body: formOrJSON(rest.Multipart[retryFields](schemas, false)),
 	}, h.retryTask)
@@ -79,7 +82,8 @@ func (h *handler) registerActions(api huma.API) {
 		Description: "No agent is called. An evaluator that the task already has judges again, in its newest or " +
 			"the given version; its earlier evaluations stay in the history of each run. If no evaluators are " +
 			"given, all of the task's own judge again. 409 while a launch is active.",
-		Faults: []string{request.CodeTaskNotFound, request.CodeTaskStateConflict, request.CodeTaskTooLarge,
+		Faults: []string{request.CodeSensitiveContent,
+			request.CodeTaskNotFound, request.CodeTaskStateConflict, request.CodeTaskTooLarge,
 			request.CodeParameterInvalid, request.CodeRequestInvalid},
 		Body: formOrJSON(rest.JSONBody[evaluateFields](schemas)),
 	}, h.evaluateTask)
@@ -96,7 +100,8 @@ func (h *handler) registerAdditions(api huma.API) {
 		Description: "An active launch also runs the added questions. If the task has ended, a launch of kind " +
 			"EXTEND starts and makes every missing run. The file must have the task's variables as columns. 409 " +
 			"for a draft, while a task is stopping, and while a launch for only some of the questions is active.",
-		Faults: []string{request.CodeTaskNotFound, request.CodeTaskStateConflict, request.CodeTaskTooLarge,
+		Faults: []string{request.CodeSensitiveContent,
+			request.CodeTaskNotFound, request.CodeTaskStateConflict, request.CodeTaskTooLarge,
 			request.CodeDatasetRequired, request.CodeDatasetTooLarge, dataset.CodeFormatUnsupported,
 			dataset.CodeUnreadable, dataset.CodeTooComplex, dataset.CodeSchemaInvalid, dataset.CodeEmpty,
 			dataset.CodeTooManyRows, dataset.CodeEncodingInvalid, dataset.CodeDuplicateID, dataset.CodeRowInvalid,
@@ -107,7 +112,8 @@ func (h *handler) registerAdditions(api huma.API) {
 		Method: http.MethodPost, Path: path + "/extend", ID: "extend-task", Tag: "tasks", Status: http.StatusAccepted,
 		Summary:     "Raise the number of runs per question of a finished task, for all questions or for chosen ones",
 		Description: "Only the missing runs are made. 409 while a launch is active, or if there are that many runs already.",
-		Faults: []string{request.CodeTaskNotFound, request.CodeQuestionNotFound, request.CodeTaskStateConflict,
+		Faults: []string{request.CodeSensitiveContent,
+			request.CodeTaskNotFound, request.CodeQuestionNotFound, request.CodeTaskStateConflict,
 			request.CodeTaskTooLarge, request.CodeParameterInvalid, request.CodeRequestInvalid},
 		Body: formOrJSON(rest.JSONBody[extendFields](schemas)),
 	}, h.extendTask)
@@ -123,7 +129,8 @@ func (h *handler) registerGrouping(api huma.API) {
 			"answers differ in more than format. If the model's reply is not certain or contradicts the facts, the " +
 			"model is called a second time, with the answers in reverse order. The model replaces the task's " +
 			"meaning_model. 409 while a launch is active.",
-		Faults: []string{request.CodeTaskNotFound, request.CodeTaskStateConflict, request.CodeParameterInvalid,
+		Faults: []string{request.CodeSensitiveContent,
+			request.CodeTaskNotFound, request.CodeTaskStateConflict, request.CodeParameterInvalid,
 			request.CodeRequestInvalid, request.CodeQuotaExceeded},
 		Body: formOrJSON(rest.JSONBody[groupFields](api.OpenAPI().Components.Schemas)),
 	}, h.groupAnswers)

@@ -23,7 +23,8 @@ func (h *handler) registerConfirm(api huma.API) {
 			"is based on these runs alone. All rates still use each question's first runs. Both tasks must be in " +
 			"one project and must have succeeded. 409 if nothing changed, or if the questions cannot have more " +
 			"runs.",
-		Faults: []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeQuestionNotFound,
+		Faults: []string{request.CodeSensitiveContent,
+			request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeQuestionNotFound,
 			request.CodeTaskStateConflict, request.CodeQuotaExceeded,
 			request.CodeParameterInvalid},
 	}, h.confirmChanges)

@@ -202,7 +202,7 @@ var createFaults = []string{
 	request.CodeDatasetRequired, request.CodeDatasetTooLarge, dataset.CodeFormatUnsupported, dataset.CodeUnreadable,
 	dataset.CodeTooComplex, dataset.CodeSchemaInvalid, dataset.CodeEmpty,
 	dataset.CodeTooManyRows, dataset.CodeEncodingInvalid, dataset.CodeDuplicateID, dataset.CodeRowInvalid,
-	request.CodeTaskTooLarge, request.CodeParameterInvalid,
+	request.CodeTaskTooLarge, request.CodeSensitiveContent, request.CodeParameterInvalid,
 	request.CodeRequestInvalid, request.CodeRequestTooLarge,
 }
 

@@ -45,6 +45,8 @@ func personLimit(wrong *identity.FieldError) request.Limit {
 		return request.Required()
 	case errors.Is(wrong, people.ErrNameReserved):
 		return request.UnreservedName()
+	case errors.Is(wrong, people.ErrPattern):
+		return request.SensitivePattern(people.MaxPatternLength)
 	case wrong.Field == "name":
 		return request.VisibleName(people.MaxNameLength)
 	case errors.Is(wrong, identity.ErrDays):

@@ -315,7 +315,7 @@ func (h endpoints) patchProject(ctx context.Context, input *changeInput) (*outpu
 
 func (h endpoints) getSettings(ctx context.Context, input *ObjectPath) (*output[Settings], error) {
 	project, err := h.projectByID(ctx, input.ID)
-	return &output[Settings]{newSettings(project)}, err
+	return &output[Settings]{h.settingsOf(project)}, err
 }
 
 type settingsInput struct {
@@ -329,7 +329,7 @@ func (h endpoints) putSettings(ctx context.Context, input *settingsInput) (*outp
 		return nil, err
 	}
 	project, faults, err := h.applySettings(ctx, project, input.Body)
-	return &output[Settings]{newSettings(project)}, form.Refusal(faults, err)
+	return &output[Settings]{h.settingsOf(project)}, form.Refusal(faults, err)
 }
 
 type membersInput struct {

@@ -40,6 +40,8 @@ type Config struct {
 	AuditDays int
 	Version   string
 	Failed    rest.Failed
+	// SensitivePatterns are those of projects without a list of their own.
+	SensitivePatterns []string
 	// PrepareReplay prepares the page of a link to a unit or, without one, to the runs of the question with a number.
 	PrepareReplay func(ctx context.Context, task db.Task, number int, unitID *int64,
 		link string) (write func(context.Context, io.Writer) error, err error)

@@ -113,6 +113,7 @@ func (h *handler) renderProject(c echo.Context, status int, project people.Proje
 	ctx := c.Request().Context()
 	info := request.From(ctx)
 	view.Project, view.Role = project, info.Role
+	view.SensitivePatterns = *h.settingsOf(project).SensitivePatterns
 	view.MayManage, view.MaySet = info.Role.Allows(people.Admin), info.Who.IsAdmin
 	var err error
 	if view.Members, err = h.people.Members(ctx, project.ID); err != nil {
@@ -239,9 +240,15 @@ func (h *handler) changeProject(c echo.Context) error {
 	return pages.Done(c, paths.Project(project.ID), "saved")
 }
 
-func newSettings(p people.Project) Settings {
+// settingsOf returns a project's settings. The installation's patterns apply to projects without a list of their own.
+func (h *handler) settingsOf(p people.Project) Settings {
+	patterns := append([]string{}, p.SensitivePatterns...)
+	if p.SensitivePatterns == nil {
+		patterns = append(patterns, h.SensitivePatterns...)
+	}
 	traceURL := string(p.TraceURL)
-	return Settings{append([]string{}, p.ReviewReasons...), &p.SmallestPoints, &p.SmallestPercent, &traceURL}
+	return Settings{append([]string{}, p.ReviewReasons...), &p.SmallestPoints, &p.SmallestPercent, &traceURL,
+		&patterns}
 }
 
 // applySettings stores the settings that a project's own administrators may change.
@@ -257,19 +264,27 @@ func (h *handler) applySettings(ctx context.Context, before people.Project,
 		template := people.TraceTemplate(strings.TrimSpace(request.StorableText(*settings.TraceURL)))
 		set.TraceURL = &template
 	}
+	if settings.SensitivePatterns != nil {
+		set.SensitivePatterns = []string{}
+		for _, one := range *settings.SensitivePatterns {
+			set.SensitivePatterns = append(set.SensitivePatterns, strings.TrimSpace(request.StorableText(one)))
+		}
+		set.UsualPatterns = slices.Equal(set.SensitivePatterns, h.SensitivePatterns)
+	}
 	project, err := h.identity.SetProjectSettings(ctx, before.ID, set)
 	if err != nil {
 		faults, err := form.PersonFaults(err, nil)
 		return before, faults, err
 	}
-	request.Changed(ctx, newSettings(before).view(), newSettings(project).view())
+	request.Changed(ctx, h.settingsOf(before).view(), h.settingsOf(project).view())
 	return project, nil, nil
 }
 
 // view returns the settings in the form that the audit shows.
 func (s Settings) view() map[string]any {
 	return map[string]any{"review_reasons": s.ReviewReasons, "smallest_points": *s.SmallestPoints,
-		"smallest_percent": *s.SmallestPercent, "trace_url": *s.TraceURL}
+		"smallest_percent": *s.SmallestPercent, "trace_url": *s.TraceURL,
+		"sensitive_patterns": *s.SensitivePatterns}
 }
 
 // changeSettings changes the settings that a project's own administrators may change: its reasons, one per line, the
@@ -288,6 +303,15 @@ func (h *handler) changeSettings(c echo.Context) error {
 		if line = strings.TrimSpace(line); line != "" {
 			settings.ReviewReasons = append(settings.ReviewReasons, line)
 		}
+	}
+	patterns := []string{}
+	for line := range strings.Lines(submitted.Values["sensitive_patterns"]) {
+		if line = strings.TrimSpace(line); line != "" {
+			patterns = append(patterns, line)
+		}
+	}
+	if _, isThere := submitted.Values["sensitive_patterns"]; isThere {
+		settings.SensitivePatterns = &patterns
 	}
 	settings.SmallestPoints, settings.SmallestPercent = typedNumber(submitted.Values, "smallest_points"),
 		typedNumber(submitted.Values, "smallest_percent")

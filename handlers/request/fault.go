@@ -257,6 +257,11 @@ func Unique() Limit { return Limit{key: "error.range.unique"} }
 // RunsToReplay allows only the question or the unit with runs that a link to a replay needs.
 func RunsToReplay() Limit { return Limit{key: "error.range.replay"} }
 
+// SensitivePattern allows words and RE2 patterns between slashes, of at most so many characters.
+func SensitivePattern(most int) Limit {
+	return Limit{"error.range.pattern", map[string]any{"Max": most}}
+}
+
 // Existing allows only ids of existing objects.
 func Existing() Limit { return Limit{key: "error.range.existing"} }
 
@@ -439,6 +444,21 @@ func DatasetFault(err error) *Fault {
 	return f
 }
 
+// sensitiveFault returns the fault of a launch that would send what its project does not allow.
+func sensitiveFault(wrong *tasks.SensitiveError) *Fault {
+	first := wrong.Matches[0]
+	f := NewFault(CodeSensitiveContent).With("Column", first.Column).With("Pattern", first.Pattern).
+		With("Count", len(wrong.Matches))
+	if f = f.With("Row", strconv.Itoa(first.Row)); first.Row == 0 {
+		f = f.WithMessage("error.SENSITIVE_PROMPT")
+	}
+	for _, one := range wrong.Matches {
+		f.rows = append(f.rows, dataset.RowError{Row: one.Row, Column: one.Column, Problem: "sensitive",
+			Args: map[string]any{"Pattern": one.Pattern}})
+	}
+	return f
+}
+
 // ArchiveFault returns the fault of an invalid archive.
 func ArchiveFault(wrong *archive.Error) *Fault {
 	f := NewFault(CodeArchiveInvalid).WithMessage("archive." + wrong.Problem).WithCause(wrong)
@@ -530,8 +550,11 @@ func ofType(err error) *Fault {
 		left     *db.RunsLeftError
 		grouping *review.GroupingConflictError
 		regroup  *tasks.RegroupError
+		leaving  *tasks.SensitiveError
 	)
 	switch {
+	case errors.As(err, &leaving):
+		return sensitiveFault(leaving).WithCause(err)
 	case errors.As(err, &left) && left.Left < 1:
 		return NewFault(CodeTaskStateConflict).WithMessage("error.MOST_RUNS").WithCause(err)
 	case errors.As(err, &left):

@@ -18,6 +18,7 @@ const (
 	CodeDatasetTooLarge     = "DATASET_TOO_LARGE"
 	CodeParameterInvalid    = "PARAMETER_INVALID"
 	CodeTaskTooLarge        = "TASK_TOO_LARGE"
+	CodeSensitiveContent    = "SENSITIVE_CONTENT"
 	CodeArchiveInvalid      = "ARCHIVE_INVALID"
 	CodeRequestInvalid      = "REQUEST_INVALID"
 	CodeRequestTooLarge     = "REQUEST_TOO_LARGE"
@@ -60,6 +61,7 @@ var statuses = map[string]int{
 	dataset.CodeRowInvalid:        http.StatusUnprocessableEntity,
 	CodeParameterInvalid:          http.StatusUnprocessableEntity,
 	CodeTaskTooLarge:              http.StatusUnprocessableEntity,
+	CodeSensitiveContent:          http.StatusUnprocessableEntity,
 	CodeArchiveInvalid:            http.StatusUnprocessableEntity,
 	CodeRequestInvalid:            http.StatusUnprocessableEntity,
 	CodeRequestTooLarge:           http.StatusRequestEntityTooLarge,

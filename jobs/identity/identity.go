@@ -304,7 +304,8 @@ func (s Service) ChangeProject(ctx context.Context, project people.Project) (peo
 
 // SetProjectSettings replaces the settings that a project's own administrators can change: its reasons for verdicts,
 // without duplicates and without the common reasons, the smallest differences that matter, and where traces are shown.
-// Faults are returned as FieldErrors of "review_reasons", "smallest_points", "smallest_percent" and "trace_url".
+// Faults are returned as FieldErrors of "review_reasons", "smallest_points", "smallest_percent", "trace_url" and
+// "sensitive_patterns".
 func (s Service) SetProjectSettings(ctx context.Context, projectID uuid.UUID,
 	settings people.ProjectSettings) (people.Project, error) {
 	var c checks
@@ -329,6 +330,13 @@ func (s Service) SetProjectSettings(ctx context.Context, projectID uuid.UUID,
 	}
 	if to := settings.TraceURL; to != nil && *to != "" && !to.IsValid() {
 		c.fail("trace_url", ErrTraceURL)
+	}
+	c.within("sensitive_patterns", len(settings.SensitivePatterns), 0, people.MaxPatterns, ErrReasons)
+	for _, one := range settings.SensitivePatterns {
+		if _, err := people.ParsePattern(one); err != nil {
+			c.fail("sensitive_patterns", err)
+			break
+		}
 	}
 	if err := c.err(); err != nil {
 		return people.Project{}, err

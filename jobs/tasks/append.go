@@ -28,6 +28,9 @@ func (s *Service) Append(ctx context.Context, by db.Actor, task db.Task, set *da
 	if calls := (task.TotalItems + len(set.Rows)) * task.RunsOfItem() * (1 + len(task.Judges)); calls > MaxCalls {
 		return task, ErrTooManyCalls
 	}
+	if err := s.checkRows(ctx, task, set); err != nil {
+		return task, err
+	}
 	limits := engine.AdditionLimits{Items: dataset.MaxRows, Bytes: dataset.MaxBytes}
 	appended, err := s.begin(ctx, by, task, func(launch db.NewLaunch) (uuid.UUID, error) {
 		err := people.NewQuotas(s.Store).Admits(ctx, task.ProjectID, func() (int, error) {

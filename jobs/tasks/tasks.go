@@ -53,7 +53,9 @@ type Service struct {
 	DefaultRate string
 	// MonthCost is the maximum cost per month in each currency, a decimal number; empty means no limit.
 	MonthCost string
-	Log       *slog.Logger
+	// SensitivePatterns are what no launch may send, for projects without a list of their own (people.ParsePattern).
+	SensitivePatterns []string
+	Log               *slog.Logger
 }
 
 // BudgetError means that a ceiling leaves no room for another launch.
@@ -293,8 +295,12 @@ func (s *Service) ReplaceDraft(ctx context.Context, by db.Actor, draft db.Task, 
 	return nil
 }
 
-// Admits returns a *people.QuotaExceededError unless the project's quotas allow the task and its start.
+// Admits returns a *people.QuotaExceededError unless the project's quotas allow the task and its start, and a
+// *SensitiveError if its launch would send what the project does not allow.
 func (s *Service) Admits(ctx context.Context, n db.NewTask) error {
+	if err := s.checkNew(ctx, n); err != nil {
+		return err
+	}
 	return people.NewQuotas(s.Store).Admits(ctx, n.Task.ProjectID, func() (int, error) {
 		if n.Launch == nil {
 			return 0, nil
@@ -495,8 +501,12 @@ func (s *Service) begin(
 	return s.Store.Task(ctx, task.Scope(), task.ID)
 }
 
-// mayLaunch returns a launch of a task under the current rate limits, unless a budget is exhausted (*BudgetError).
+// mayLaunch returns a launch of a task under the current rate limits, unless a budget is exhausted (*BudgetError) or the
+// launch would send what the project does not allow (*SensitiveError).
 func (s *Service) mayLaunch(ctx context.Context, by db.Actor, task db.Task) (db.NewLaunch, error) {
+	if err := s.checkStored(ctx, task); err != nil {
+		return db.NewLaunch{}, err
+	}
 	launch, err := s.newLaunch(by, task)
 	if err != nil || task.Status.IsActive() {
 		return launch, err

@@ -117,6 +117,8 @@ type Project struct {
 	// NewToken is the value of the token that was just created, which is shown once.
 	NewToken       string
 	Values, Errors map[string]string
+	// SensitivePatterns are those that apply to the project.
+	SensitivePatterns []string
 }
 
 // Audit is a page of the audit.

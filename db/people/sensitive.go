@@ -1,0 +1,91 @@
+package people
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	"github.com/lib/pq"
+	"golang.org/x/text/unicode/norm"
+
+	"wending/db/pg"
+)
+
+// The limits of a list of sensitive patterns: their number, and the length of one in characters.
+const (
+	MaxPatterns      = 100
+	MaxPatternLength = 200
+)
+
+// ErrPattern means that a text is no pattern: it is too long, or not an RE2 pattern although it stands between slashes.
+var ErrPattern = errors.New("invalid pattern")
+
+// Pattern finds what may not leave: a word, in upper or lower case and in any width, or an RE2 pattern.
+type Pattern struct {
+	// Text is the pattern as it was typed.
+	Text       string
+	word       string
+	expression *regexp.Regexp
+}
+
+// ParsePattern reads a pattern: an RE2 pattern between slashes, or a word. It returns ErrPattern.
+func ParsePattern(text string) (Pattern, error) {
+	text = strings.TrimSpace(text)
+	if text == "" || utf8.RuneCountInString(text) > MaxPatternLength || strings.ContainsAny(text, "\x00\r\n") {
+		return Pattern{}, ErrPattern
+	}
+	inner, isExpression := strings.CutPrefix(text, "/")
+	if inner, isExpression = strings.CutSuffix(inner, "/"); !isExpression || !strings.HasPrefix(text, "/") || inner == "" {
+		return Pattern{Text: text, word: folded(text)}, nil
+	}
+	expression, err := regexp.Compile(inner)
+	if err != nil || expression.MatchString("") {
+		return Pattern{}, ErrPattern
+	}
+	return Pattern{Text: text, expression: expression}, nil
+}
+
+func folded(text string) string { return strings.ToLower(norm.NFKC.String(text)) }
+
+// Finder finds patterns in texts.
+type Finder []Pattern
+
+// Find returns the patterns that a text contains.
+func (f Finder) Find(text string) (found []string) {
+	if len(f) == 0 || text == "" {
+		return nil
+	}
+	plain := folded(text)
+	for _, one := range f {
+		if one.expression != nil && one.expression.MatchString(text) ||
+			one.expression == nil && strings.Contains(plain, one.word) {
+			found = append(found, one.Text)
+		}
+	}
+	return found
+}
+
+// Finder returns the finder of a project's sensitive patterns. usual are the texts of the installation's patterns, which
+// apply to projects without a list of their own.
+func (p People) Finder(ctx context.Context, projectID uuid.UUID, usual []string) (finder Finder, err error) {
+	var own pq.StringArray
+	err = p.db.GetContext(ctx, &own, `SELECT sensitive_patterns FROM projects WHERE id = $1`, projectID)
+	if err != nil {
+		return nil, pg.Classify("read a project's sensitive patterns", err)
+	}
+	texts := []string(own)
+	if own == nil {
+		texts = usual
+	}
+	for _, text := range texts {
+		pattern, err := ParsePattern(text)
+		if err != nil {
+			return nil, err
+		}
+		finder = append(finder, pattern)
+	}
+	return finder, nil
+}

@@ -1,0 +1,139 @@
+package handlers_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/db"
+	"wending/db/dbtest"
+	"wending/jobs/agent/agenttest"
+)
+
+// forbid sets what a site's only project may not send.
+func (s *site) forbid(t *testing.T, patterns ...string) {
+	t.Helper()
+	s.entry(t, "PUT", "projects/"+db.DefaultProject.String()+"/settings",
+		object{"review_reasons": []string{}, "sensitive_patterns": patterns}, 200)
+}
+
+// What a project must not send does not leave: no launch starts that would send it, whatever the door, and the places
+// are named.
+func TestWhatMustNotBeSentIsNotSent(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "ok") })
+	const harmless = "question_id,question,standard_answer,部门\na,问,答,甲\n"
+	done := s.create(t, fake.URL, map[string]string{"runs_per_item": "2", "file@q.csv": harmless})
+	s.awaitDone(t, done)
+	draft := s.post(t, api, map[string]string{"task_name": "t", "agent_api_url": fake.URL, "start": "false",
+		"file@q.csv": "question,standard_answer\n问,绝密的答案\n"})
+	require.Equal(t, http.StatusCreated, draft.StatusCode)
+	var made struct {
+		TaskID string `json:"task_id"`
+	}
+	draft.into(t, &made)
+	before := len(fake.Calls())
+
+	s.forbid(t, "绝密", "ABC公司", `/\d{17}[0-9X]/`)
+	place := func(answer response) (row float64, column string) {
+		t.Helper()
+		require.Equal(t, http.StatusUnprocessableEntity, answer.StatusCode, "%.300s", answer.body)
+		var refused object
+		answer.into(t, &refused)
+		require.Equal(t, "SENSITIVE_CONTENT", refused["code"])
+		first := refused["details"].([]any)[0].(object)
+		return first["row"].(float64), first["column"].(string)
+	}
+	for name, one := range map[string]struct {
+		file   string
+		row    float64
+		column string
+	}{
+		"a word":         {"question,standard_answer\nx,y\n这是绝密文件,y\n", 2, "question"},
+		"another width":  {"question,standard_answer\nａｂｃ公司,y\n", 1, "question"},
+		"an expression":  {"question,standard_answer\n身份证 11010519491231002X 的,y\n", 1, "question"},
+		"an answer":      {"question,standard_answer\nx,绝密\n", 1, "standard_answer"},
+		"a variable":     {"question,standard_answer,备注\nx,y,绝密\n", 1, "备注"},
+		"a context":      {"question,standard_answer,user_context\nx,y,绝密\n", 1, "user_context"},
+		"system prompts": {"question,standard_answer,system_prompt\nx,y,绝密\n", 1, "system_prompt"},
+	} {
+		fields := map[string]string{"task_name": "t", "agent_api_url": fake.URL, "file@q.csv": one.file}
+		row, column := place(s.post(t, api, fields))
+		require.Equal(t, one.row, row, name)
+		require.Equal(t, one.column, column, name)
+	}
+	prompt := s.entry(t, "POST", "prompts", object{"name": "p", "user": "绝密 {{question}}"}, 201)["id"].(string)
+	row, column := place(s.post(t, api, map[string]string{"task_name": "t", "agent_api_url": fake.URL, "prompts": prompt,
+		"file@q.csv": harmless}))
+	require.Zero(t, row)
+	require.Equal(t, "variants[1].user", column)
+	many := s.post(t, api, map[string]string{"task_name": "t", "agent_api_url": fake.URL,
+		"file@q.csv": "question,standard_answer\n" + strings.Repeat("绝密,y\n", 50)})
+	require.Equal(t, 20, strings.Count(string(many.body), `"column":"question"`), "at most 20 places")
+
+	row, column = place(s.post(t, api+"/"+made.TaskID+"/run", nil))
+	require.Equal(t, []any{1.0, "standard_answer"}, []any{row, column})
+	row, column = place(s.post(t, api+"/"+done+"/items", map[string]string{
+		"file@q.csv": "question_id,question,standard_answer,部门\nb,问,答,绝密\n"}))
+	require.Equal(t, []any{2.0, "部门"}, []any{row, column}, "the row of the file")
+	s.forbid(t, "甲")
+	for _, path := range []string{"/extend", "/retry", "/resume"} {
+		fields := map[string]string{}
+		if path == "/extend" {
+			fields["runs_per_item"] = "3"
+		}
+		row, column = place(s.post(t, api+"/"+done+path, fields))
+		require.Equal(t, []any{1.0, "部门"}, []any{row, column}, path)
+	}
+
+	// Pages name the place, too, and the form keeps what was typed.
+	page := s.do(t, s.form(t, "/tasks", map[string]string{"task_name": "某任务", "agent_api_url": fake.URL,
+		"file@q.csv": harmless}))
+	require.Equal(t, http.StatusUnprocessableEntity, page.StatusCode)
+	require.Contains(t, string(page.body), "第 1 行的 部门 含“甲”")
+	require.Contains(t, string(page.body), "某任务")
+	refused := s.do(t, s.form(t, "/tasks/"+done+"/retry", nil))
+	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
+	require.Contains(t, string(refused.body), "第 1 行的 部门 含“甲”")
+	require.Len(t, fake.Calls(), before, "nothing was sent")
+
+	// A schedule skips its firing and says why.
+	schedule := s.schedule(t, "夜间", done, nil)
+	s.due(t, schedule, 1)
+	dbtest.Await(t, 20*time.Second, "the firing",
+		func() bool { return len(s.listed(t, "schedules/"+schedule+"/firings")) == 1 })
+	require.Equal(t, "SENSITIVE_CONTENT", s.listed(t, "schedules/"+schedule+"/firings")[0]["reason"])
+	require.Contains(t, s.get(t, "/library/schedules/"+schedule).page(t).Text(), "不允许发送的内容")
+	require.Len(t, fake.Calls(), before)
+
+	s.forbid(t)
+	require.Equal(t, http.StatusAccepted, s.post(t, api+"/"+made.TaskID+"/run", nil).StatusCode, "an empty list allows all")
+	require.Zero(t, s.reports.Load(), s.told.String())
+}
+
+// Patterns are words or RE2 between slashes, of limited number and length, and never match everything.
+func TestSensitivePatternsAreChecked(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	path := "projects/" + db.DefaultProject.String() + "/settings"
+	for _, wrong := range [][]string{{"/(/"}, {"/a*/"}, {"/(?=a)/"}, {""}, {strings.Repeat("长", 201)}, {"a\nb"},
+		make([]string, 101)} {
+		refused := s.entry(t, "PUT", path, object{"review_reasons": []string{}, "sensitive_patterns": wrong}, 422)
+		require.Equal(t, "PARAMETER_INVALID", refused["code"], wrong)
+	}
+	s.forbid(t, "绝密", "/a+/", "/")
+	require.Equal(t, []any{"绝密", "/a+/", "/"}, s.entry(t, "GET", path, nil, 200)["sensitive_patterns"])
+	s.entry(t, "PUT", path, object{"review_reasons": []string{}}, 200)
+	require.Len(t, s.entry(t, "GET", path, nil, 200)["sensitive_patterns"], 3, "unchanged if absent")
+	page := s.get(t, "/projects/"+db.DefaultProject.String())
+	require.Equal(t, "绝密\n/a+/\n/", page.page(t).Find("[name=sensitive_patterns]").Text())
+	wrong := s.do(t, s.form(t, "/projects/"+db.DefaultProject.String()+"/settings",
+		map[string]string{"sensitive_patterns": "甲\n/(/", "smallest_points": "1", "smallest_percent": "5"}))
+	require.Equal(t, http.StatusUnprocessableEntity, wrong.StatusCode)
+	require.Equal(t, "甲\n/(/", wrong.page(t).Find("[name=sensitive_patterns]").Text())
+	require.Zero(t, s.reports.Load(), s.told.String())
+}

@@ -1,0 +1,146 @@
+package tasks
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"wending/db"
+	"wending/db/engine"
+	"wending/db/people"
+	"wending/jobs/dataset"
+)
+
+// SensitiveMatch is a place in a task's questions or prompts that contains what may not leave.
+type SensitiveMatch struct {
+	// Row is the number of the question, from 1; 0 means a prompt.
+	Row int
+	// Column is the column of the question, or the prompt.
+	Column, Pattern string
+}
+
+// SensitiveError means that a launch would send what its project does not allow. Matches are the first places.
+type SensitiveError struct{ Matches []SensitiveMatch }
+
+func (e *SensitiveError) Error() string {
+	return fmt.Sprintf("%d places with sensitive content", len(e.Matches))
+}
+
+// mostMatches is how many places a SensitiveError has.
+const mostMatches = 20
+
+// leaving is what a launch may send: to agents, and to the models that judge and group answers.
+type leaving struct {
+	ctx     context.Context
+	finder  people.Finder
+	matches []SensitiveMatch
+}
+
+func (l *leaving) add(row int, column, text string) {
+	for _, pattern := range l.finder.Find(text) {
+		if len(l.matches) < mostMatches {
+			l.matches = append(l.matches, SensitiveMatch{row, column, pattern})
+		}
+	}
+}
+
+// isOver reports that no further text need be looked at.
+func (l *leaving) isOver() bool { return len(l.matches) == mostMatches || l.ctx.Err() != nil }
+
+func (l *leaving) addQuestion(row int, question, answer string, system, context *string, names, values []string) {
+	l.add(row, dataset.ColumnQuestion, question)
+	l.add(row, dataset.ColumnAnswer, answer)
+	l.add(row, dataset.ColumnSystem, TextOf(system))
+	l.add(row, dataset.ColumnContext, TextOf(context))
+	for n, value := range values {
+		if n < len(names) {
+			l.add(row, names[n], value)
+		}
+	}
+}
+
+func (l *leaving) addPrompts(task db.Task) {
+	for _, variant := range task.Variants {
+		l.add(0, fmt.Sprintf("variants[%d].system", variant.Number), TextOf(variant.SystemTemplate))
+		l.add(0, fmt.Sprintf("variants[%d].user", variant.Number), TextOf(variant.UserTemplate))
+	}
+	for _, evaluator := range task.Evaluators {
+		var config struct{ Prompt string }
+		if json.Unmarshal(evaluator.Config, &config) == nil {
+			l.add(0, fmt.Sprintf("evaluators[%d].prompt", evaluator.Number), config.Prompt)
+		}
+	}
+}
+
+// checkLeaving has add report what a launch in a project may send, and returns a *SensitiveError if the project's
+// patterns are found in it. Without patterns, add is not called.
+func (s *Service) checkLeaving(ctx context.Context, projectID uuid.UUID, add func(*leaving) error) error {
+	finder, err := people.New(s.Store).Finder(ctx, projectID, s.SensitivePatterns)
+	if err != nil || len(finder) == 0 {
+		return err
+	}
+	l := &leaving{ctx: ctx, finder: finder}
+	if err := add(l); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if len(l.matches) > 0 {
+		return &SensitiveError{l.matches}
+	}
+	return nil
+}
+
+// checkNew is checkLeaving for a new task and its launch, if it has one.
+func (s *Service) checkNew(ctx context.Context, n db.NewTask) error {
+	if n.Launch == nil {
+		return nil
+	}
+	return s.checkLeaving(ctx, n.Task.ProjectID, func(l *leaving) error {
+		l.addPrompts(n.Task)
+		for place, item := range n.Items {
+			if l.isOver() {
+				return nil
+			}
+			l.addQuestion(place+1, item.Question, item.StandardAnswer, item.SystemPrompt, item.UserContext,
+				n.Task.VariableNames, item.Variables)
+		}
+		return nil
+	})
+}
+
+// checkStored is checkLeaving for a launch of a task that exists.
+func (s *Service) checkStored(ctx context.Context, task db.Task) error {
+	return s.checkLeaving(ctx, task.ProjectID, func(l *leaving) error {
+		l.addPrompts(task)
+		items, err := engine.NewAdditions(s.Store).Items(ctx, task.ID)
+		if err != nil {
+			return err
+		}
+		for place, item := range items {
+			if l.isOver() {
+				return nil
+			}
+			l.addQuestion(place+1, item.Question, item.StandardAnswer, item.SystemPrompt, item.UserContext,
+				task.VariableNames, item.Variables)
+		}
+		return nil
+	})
+}
+
+// checkRows is checkLeaving for rows that are added to a task; their numbers are those of the file.
+func (s *Service) checkRows(ctx context.Context, task db.Task, set *dataset.Dataset) error {
+	return s.checkLeaving(ctx, task.ProjectID, func(l *leaving) error {
+		for _, row := range set.Rows {
+			if l.isOver() {
+				return nil
+			}
+			l.addQuestion(row.Number, row.Question, row.StandardAnswer, row.SystemPrompt, row.UserContext,
+				set.VariableNames, row.Variables)
+		}
+		return nil
+	})
+}
