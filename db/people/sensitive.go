@@ -37,8 +37,9 @@ func ParsePattern(text string) (Pattern, error) {
 	if text == "" || utf8.RuneCountInString(text) > MaxPatternLength || strings.ContainsAny(text, "\x00\r\n") {
 		return Pattern{}, ErrPattern
 	}
-	inner, isExpression := strings.CutPrefix(text, "/")
-	if inner, isExpression = strings.CutSuffix(inner, "/"); !isExpression || !strings.HasPrefix(text, "/") || inner == "" {
+	inner, begins := strings.CutPrefix(text, "/")
+	inner, ends := strings.CutSuffix(inner, "/")
+	if !begins || !ends || inner == "" {
 		return Pattern{Text: text, word: folded(text)}, nil
 	}
 	expression, err := regexp.Compile(inner)
@@ -68,8 +69,8 @@ func (f Finder) Find(text string) (found []string) {
 	return found
 }
 
-// Finder returns the finder of a project's sensitive patterns. usual are the texts of the installation's patterns, which
-// apply to projects without a list of their own.
+// Finder returns the finder of a project's sensitive patterns. usual are the texts of the installation's patterns,
+// which apply to projects without a list of their own.
 func (p People) Finder(ctx context.Context, projectID uuid.UUID, usual []string) (finder Finder, err error) {
 	var own pq.StringArray
 	err = p.db.GetContext(ctx, &own, `SELECT sensitive_patterns FROM projects WHERE id = $1`, projectID)

@@ -448,7 +448,7 @@ func DatasetFault(err error) *Fault {
 func sensitiveFault(wrong *tasks.SensitiveError) *Fault {
 	first := wrong.Matches[0]
 	f := NewFault(CodeSensitiveContent).With("Column", first.Column).With("Pattern", first.Pattern).
-		With("Count", len(wrong.Matches))
+		With("Places", len(wrong.Matches))
 	if f = f.With("Row", strconv.Itoa(first.Row)); first.Row == 0 {
 		f = f.WithMessage("error.SENSITIVE_PROMPT")
 	}

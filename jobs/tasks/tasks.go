@@ -501,8 +501,8 @@ func (s *Service) begin(
 	return s.Store.Task(ctx, task.Scope(), task.ID)
 }
 
-// mayLaunch returns a launch of a task under the current rate limits, unless a budget is exhausted (*BudgetError) or the
-// launch would send what the project does not allow (*SensitiveError).
+// mayLaunch returns a launch of a task under the current rate limits, unless a budget is exhausted (*BudgetError) or
+// the launch would send what the project does not allow (*SensitiveError).
 func (s *Service) mayLaunch(ctx context.Context, by db.Actor, task db.Task) (db.NewLaunch, error) {
 	if err := s.checkStored(ctx, task); err != nil {
 		return db.NewLaunch{}, err

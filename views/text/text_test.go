@@ -318,7 +318,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	add("answers.column.", answers.Mappable...)
 	add("judging.", "verdict", "reasons", "note")
 	add("dataset.", "judging_columns", "judging_format")
-	add("dataset.row.", "judging_note", "judging_question", "judging_reasons", "judging_verdict")
+	add("dataset.row.", "judging_note", "judging_question", "judging_reasons", "judging_verdict", "sensitive")
 	add("error.range.", archive.Wanted...)
 	add("error.range.groups.", string(tasks.RunUnknown), string(tasks.RunMissing), string(tasks.RunRepeated),
 		string(tasks.RunApart))
