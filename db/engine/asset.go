@@ -10,6 +10,7 @@ import (
 	"github.com/lib/pq"
 
 	"wending/db"
+	"wending/db/event"
 	"wending/db/pg"
 )
 
@@ -118,6 +119,9 @@ type Asset struct {
 	CreatedAt time.Time  `db:"created_at"`
 	StoredAt  *time.Time `db:"stored_at"`
 }
+
+// IsImage reports whether the file is an image.
+func (a Asset) IsImage() bool { return a.Kind == event.Image }
 
 // HashOf returns the SHA-256 of the copy in hexadecimal; empty if it is not known yet.
 func (a Asset) HashOf() string { return hex.EncodeToString(a.SHA256) }

@@ -18,6 +18,9 @@ type Between struct {
 	Facts []Fact
 }
 
+// IsConflict reports whether the answers contradict each other on a fact.
+func (b Between) IsConflict() bool { return b.Differ == facts.Conflict }
+
 // CompareAnswers compares two answers; both have a key and a text. The only error is the context's.
 func CompareAnswers(ctx context.Context, a, b Answer) (Between, error) {
 	answers := []Answer{a, b}
@@ -131,7 +134,7 @@ func (p Pair) Group() ChangeGroup {
 		return Worse
 	case p.Between == nil:
 		return NotComparable
-	case p.Between.Differ == facts.Conflict:
+	case p.Between.IsConflict():
 		return FactsChanged
 	case p.Between.Level == FormatOnly:
 		return FormatChanged

@@ -11,7 +11,9 @@ import (
 	"wending/handlers/rest"
 	"wending/jobs/evaluate"
 	"wending/jobs/export"
+	"wending/jobs/library"
 	"wending/views/paths"
+	"wending/views/text"
 )
 
 type verdictOutput struct{ Body export.Evaluation }
@@ -57,7 +59,7 @@ func (e *endpoints) testEvaluator(ctx context.Context, input *rest.FormInput) (*
 		if err != nil {
 			return nil, err
 		}
-		return &verdictOutput{rest.NewEvaluation(locale, evaluate.Kind(input.Form.Value("kind")), verdict)}, nil
+		return &verdictOutput{newVerdict(locale, evaluate.Kind(input.Form.Value("kind")), verdict)}, nil
 	}
 	values := subject.Values
 	values["answer"], values["expected"] = subject.Answer, values["standard_answer"]
@@ -66,7 +68,7 @@ func (e *endpoints) testEvaluator(ctx context.Context, input *rest.FormInput) (*
 	if err != nil {
 		return nil, form.JudgeFault(input.Form, err).Fault
 	}
-	return &verdictOutput{rest.NewJudgement(locale, tried)}, nil
+	return &verdictOutput{newRating(locale, tried)}, nil
 }
 
 func (e *endpoints) listEvaluatorVersions(ctx context.Context,
@@ -114,4 +116,31 @@ func subjectOf(submitted *form.Upload) (subject evaluate.Subject, err error) {
 		subject.Tokens = &tokens
 	}
 	return subject, nil
+}
+
+// newVerdict returns the verdict of a rule that is tried out.
+func newVerdict(locale text.Locale, kind evaluate.Kind, v evaluate.Verdict) export.Evaluation {
+	e := export.Evaluation{Kind: string(kind), Status: string(v.Status), Score: v.Score, Passed: v.Passed,
+		Reason: locale.Reason(v.Reason)}
+	if v.ErrorCode != "" {
+		message := locale.Reason(v.ErrorMessage)
+		e.ErrorCode, e.Error = &v.ErrorCode, &message
+	}
+	return e
+}
+
+// newRating returns the result of trying out a judge.
+func newRating(locale text.Locale, tried library.TriedJudge) export.Evaluation {
+	latency := int(tried.Latency.Milliseconds())
+	e := export.Evaluation{
+		Kind: string(evaluate.Judge), Status: string(evaluate.Succeeded), Score: &tried.Score, Passed: tried.Passed,
+		Ratings:   tried.Ratings,
+		IsDefault: tried.IsDefault, Reason: tried.Reason, LatencyMS: &latency, Input: tried.Usage.Input,
+		Output: tried.Usage.Output, Total: tried.Usage.Total,
+	}
+	if tried.ErrorCode != "" {
+		message := locale.Reason(tried.ErrorMessage)
+		e.ErrorCode, e.Error = &tried.ErrorCode, &message
+	}
+	return e
 }

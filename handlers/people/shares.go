@@ -20,7 +20,6 @@ import (
 	"wending/handlers/request"
 	"wending/jobs/identity"
 	"wending/views/paths"
-	"wending/views/results"
 	"wending/views/system"
 	"wending/views/ui"
 )
@@ -213,7 +212,7 @@ func (h *handler) showShared(c echo.Context) error {
 
 // sharedPolicy is the content security policy of the page of a link: its pictures come from below the link's address.
 func sharedPolicy() string {
-	return strings.Replace(results.DocumentPolicy(), "img-src data:", "img-src 'self'", 1)
+	return strings.Replace(ui.DocumentPolicy(), "img-src data:", "img-src 'self'", 1)
 }
 
 // prepareShared prepares the page of a link.

@@ -11,7 +11,6 @@ import (
 
 	"wending/db"
 	"wending/db/measure"
-	"wending/db/measure/facts"
 	"wending/db/report"
 	"wending/db/review"
 	"wending/handlers/request"
@@ -250,7 +249,7 @@ func (c comparedReport) row(pair measure.Pair, item db.Item, answerA, answerB st
 	similarity := ""
 	if pair.Between != nil {
 		similarity = number(pair.Between.Similarity)
-		if pair.Between.Differ == facts.Conflict {
+		if pair.Between.IsConflict() {
 			for _, fact := range marks.Conflicts(pair.Between.Facts) {
 				changed = append(changed, marks.ChangedLine(fact))
 			}

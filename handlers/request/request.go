@@ -122,6 +122,9 @@ func Kept(r *http.Request, name string) string {
 	return ""
 }
 
+// Settings are the values that the cookies of a reader's settings can have.
+var Settings = map[string][]string{LanguageCookie: text.Languages, ThemeCookie: Themes}
+
 // Themes are the themes that can be chosen.
 var Themes = []string{"dark", "light"}
 

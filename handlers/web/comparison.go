@@ -298,7 +298,7 @@ func (p *Pages) printComparison(c echo.Context) error {
 	return pages.Gates(c).Responses.Through(&c.Response().Writer, func() error {
 		header := c.Response().Header()
 		header.Set(echo.HeaderContentType, echo.MIMETextHTMLCharsetUTF8)
-		header.Set(echo.HeaderContentSecurityPolicy, results.DocumentPolicy())
+		header.Set(echo.HeaderContentSecurityPolicy, ui.DocumentPolicy())
 		c.Response().WriteHeader(http.StatusOK)
 		if err := summary.ComparisonDocumentHead(shown, time.Now(), leftOut).Render(ctx, c.Response()); err != nil {
 			return err

@@ -24,7 +24,6 @@ import (
 	"wending/handlers/replay"
 	"wending/handlers/request"
 	"wending/jobs/agent/protocol"
-	"wending/views/markdown"
 	"wending/views/paths"
 	"wending/views/results"
 	"wending/views/taskpages"
@@ -155,7 +154,7 @@ func (p *Pages) printReport(c echo.Context) error {
 	return pages.Gates(c).Responses.Through(&c.Response().Writer, func() error {
 		header := c.Response().Header()
 		header.Set(echo.HeaderContentType, echo.MIMETextHTMLCharsetUTF8)
-		header.Set(echo.HeaderContentSecurityPolicy, results.DocumentPolicy())
+		header.Set(echo.HeaderContentSecurityPolicy, ui.DocumentPolicy())
 		c.Response().WriteHeader(http.StatusOK)
 		return write(ctx, c.Response())
 	}, leave)
@@ -668,7 +667,7 @@ func (p *Pages) showRun(c echo.Context) error {
 	title := pages.Locale(c).Text("run.title", "Number", run.Number, "Run", run.RunIndex)
 	frame := pages.Frame(c, p.Version, title, ui.SectionTasks, pages.TaskCrumbs(c, task, ui.Crumb{Text: title})...)
 	frame.Styles = []string{"report.css"}
-	view := results.Run{Task: task, WholeRun: run, Format: markdown.New(), ShownAs: c.QueryParam("text")}
+	view := results.NewRun(task, run, c.QueryParam("text"))
 	if view.ShownAs == "" {
 		view.ShownAs = results.Raw
 	} else if !slices.Contains(results.RunTexts, view.ShownAs) {

@@ -24,7 +24,6 @@ import (
 	saved "wending/jobs/library"
 	"wending/jobs/tasks"
 	"wending/views/paths"
-	"wending/views/text"
 	"wending/views/ui"
 )
 
@@ -168,8 +167,7 @@ func (p *Pages) saveSettings(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	for name, choices := range map[string][]string{request.LanguageCookie: text.Languages,
-		request.ThemeCookie: request.Themes} {
+	for name, choices := range request.Settings {
 		if choice := submitted.Values[name]; slices.Contains(choices, choice) {
 			pages.SetCookie(c, name, choice, pages.Year)
 		}

@@ -6,7 +6,6 @@ import (
 
 	"wending/db"
 	"wending/db/engine"
-	"wending/db/event"
 	"wending/db/measure"
 	"wending/views/text"
 )
@@ -26,7 +25,7 @@ func (c Card) filesText(locale text.Locale, runs []db.Run, letters []string) str
 			if one.State == engine.AssetQueued {
 				return ""
 			}
-			if one.Kind != event.Image {
+			if !one.IsImage() {
 				key = "results.files"
 			}
 			hashes = append(hashes, one.HashOf())

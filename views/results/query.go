@@ -206,6 +206,8 @@ const (
 	// ReviewOpen keeps questions without a verdict.
 	ReviewOpen = "open"
 	reviewMine = "mine"
+	// ReviewFailed keeps questions that people failed.
+	ReviewFailed = string(review.Fail)
 	// ReviewDisagree keeps questions on which people's verdicts differ.
 	ReviewDisagree = "disagree"
 )
