@@ -54,7 +54,7 @@ func (s *site) archived(t *testing.T) (parts map[string]string) {
 			agenttest.Stream(w, "a\x00b")
 		case "一":
 			w.Header().Set("Content-Type", "text/event-stream")
-			say(w, `{"event":"tool_started","data":{"tool":"draw","id":"t1","input":{"a":1,"a":2,"B":"<b>"}}}`,
+			say(w, `{"event":"tool_started","data":{"tool":"draw","id":"t1","input":{"a":1,"a":2,"B":"<b>","c":"\u0000\ud83d"}}}`,
 				`{"event":"task_progress","data":{"percent":50,"preview_url":"data:image/png;base64,`+preview+`"}}`,
 				`{"event":"asset","data":{"type":"image","path":"一/图.png","url":"data:image/png;base64,`+picture+`"}}`,
 				`{"event":"asset","data":{"type":"image","url":"http://127.0.0.1:9/gone.png"}}`,

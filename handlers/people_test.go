@@ -272,6 +272,7 @@ func TestAReportIsSharedByALink(t *testing.T) {
 	require.Equal(t, http.StatusOK, report.StatusCode)
 	require.Equal(t, 2, report.page(t).Find("article").Length())
 	require.NotContains(t, string(report.body), "127.0.0.1", "where the agent is, is not a stranger's to know")
+	require.NotContains(t, string(report.body), id, "nor the address of the task")
 	require.Contains(t, string(b.get(t, "/tasks/"+id+"/results/print").body), "127.0.0.1")
 	require.Contains(t, report.Header.Get("X-Robots-Tag"), "noindex")
 	require.Equal(t, "no-referrer", report.Header.Get("Referrer-Policy"))

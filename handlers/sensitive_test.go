@@ -90,6 +90,18 @@ func TestWhatMustNotBeSentIsNotSent(t *testing.T) {
 		require.Equal(t, []any{1.0, "部门"}, []any{row, column}, path)
 	}
 
+	// The evaluators that a launch adds count, and so does a question with which an agent is tried out.
+	s.forbid(t, "绝密")
+	model, _ := s.chatTarget(t, "judge", fake.URL)
+	judge := s.evaluator(t, "裁判", "judge", object{"model_id": model, "prompt": "绝密 {{answer}}"})
+	row, column = place(s.send(t, http.MethodPost, api+"/"+done+"/evaluate", object{"evaluators": []string{judge}}))
+	require.Equal(t, []any{0.0, "evaluators[1].prompt"}, []any{row, column})
+	tried := s.do(t, s.form(t, "/tasks/probe", map[string]string{"task_name": "t", "agent_api_url": fake.URL,
+		"file@q.csv": "question,standard_answer\n这是绝密文件,y\n"}))
+	require.Equal(t, http.StatusUnprocessableEntity, tried.StatusCode)
+	require.Contains(t, string(tried.body), "含“绝密”")
+	s.forbid(t, "甲")
+
 	// Pages name the place, too, and the form keeps what was typed.
 	page := s.do(t, s.form(t, "/tasks", map[string]string{"task_name": "某任务", "agent_api_url": fake.URL,
 		"file@q.csv": harmless}))

@@ -6,11 +6,13 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/PuerkitoBio/goquery"
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"wending/db/dbtest"
 	"wending/jobs/agent/agenttest"
 )
 
@@ -148,4 +150,23 @@ func TestLinksNeedWhatTheyShow(t *testing.T) {
 		require.Contains(t, refused.page(t).Find(".error").Text(), "回放", number)
 	}
 	require.Zero(t, s.reports.Load(), s.told.String())
+}
+
+// A call that failed does not tell a reader with a link where the agent is.
+func TestALinkDoesNotNameTheAgentsAddress(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	id := s.create(t, "http://127.0.0.1:1/agent", map[string]string{"runs_per_item": "2", "max_retries": "0",
+		"file@q.csv": "question_id,question,standard_answer\na,问,答\n"})
+	s.awaitDone(t, id)
+	for _, more := range []object{{"kind": "report"}, {"kind": "results"}, {"kind": "replay", "question_id": "a"}} {
+		more["task_id"] = id
+		path := strings.TrimPrefix(s.entry(t, "POST", "shares", more, 201)["url"].(string), s.URL)
+		var page response
+		dbtest.Await(t, 20*time.Second, "the failure is shown", func() bool { // events are stored a little later
+			page = s.get(t, path)
+			return page.StatusCode == http.StatusOK && strings.Contains(string(page.body), "NETWORK_ERROR")
+		})
+		require.NotContains(t, string(page.body), "127.0.0.1", more["kind"])
+	}
 }

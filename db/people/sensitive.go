@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"regexp"
+	"regexp/syntax"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/google/uuid"
@@ -18,6 +20,8 @@ import (
 const (
 	MaxPatterns      = 100
 	MaxPatternLength = 200
+	// maxInstructions is the maximum size of a compiled pattern: the time that it takes for a character.
+	maxInstructions = 300
 )
 
 // ErrPattern means that a text is no pattern: it is too long, or not an RE2 pattern although it stands between slashes.
@@ -42,27 +46,58 @@ func ParsePattern(text string) (Pattern, error) {
 	if !begins || !ends || inner == "" {
 		return Pattern{Text: text, word: folded(text)}, nil
 	}
-	expression, err := regexp.Compile(inner)
+	expression, err := compile(inner)
 	if err != nil || expression.MatchString("") {
 		return Pattern{}, ErrPattern
 	}
 	return Pattern{Text: text, expression: expression}, nil
 }
 
-func folded(text string) string { return strings.ToLower(norm.NFKC.String(text)) }
+// compile compiles an expression that does not take too long.
+func compile(text string) (*regexp.Regexp, error) {
+	parsed, err := syntax.Parse(text, syntax.Perl)
+	if err != nil {
+		return nil, ErrPattern
+	}
+	program, err := syntax.Compile(parsed.Simplify())
+	if err != nil || len(program.Inst) > maxInstructions {
+		return nil, ErrPattern
+	}
+	return regexp.Compile(text)
+}
+
+// folded returns a text without differences of case and width, and without invisible characters.
+func folded(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.Cf, r) {
+			return -1
+		}
+		return r
+	}, strings.ToLower(norm.NFKC.String(text)))
+}
 
 // Finder finds patterns in texts.
 type Finder []Pattern
 
-// Find returns the patterns that a text contains.
-func (f Finder) Find(text string) (found []string) {
+// Find returns the patterns that a text contains, as it is written or with characters of another width and invisible
+// ones; it stops when ctx ends.
+func (f Finder) Find(ctx context.Context, text string) (found []string) {
 	if len(f) == 0 || text == "" {
 		return nil
 	}
 	plain := folded(text)
+	narrow := norm.NFKC.String(text)
 	for _, one := range f {
-		if one.expression != nil && one.expression.MatchString(text) ||
-			one.expression == nil && strings.Contains(plain, one.word) {
+		if ctx.Err() != nil {
+			return found
+		}
+		isFound := false
+		if one.expression != nil {
+			isFound = one.expression.MatchString(text) || narrow != text && one.expression.MatchString(narrow)
+		} else {
+			isFound = strings.Contains(plain, one.word)
+		}
+		if isFound {
 			found = append(found, one.Text)
 		}
 	}

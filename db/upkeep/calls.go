@@ -1,7 +1,6 @@
 package upkeep
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -164,11 +163,11 @@ func storeCalls(ctx context.Context, tx *sqlx.Tx, imported Imported) error {
 			INSERT INTO tool_executions (unit_id, epoch, item_id, number, task_id, tool, tool_id, provider, asset_type, status,
 				progress, input, output, error, started_ms, ended_ms, ended_at)
 			SELECT r.unit_id, r.epoch, r.item_id, given.number, r.task_id, given.tool, given.tool_id, given.provider,
-				given.asset_type, given.status, given.progress, given.input, given.output, given.error, given.started_ms,
-				given.ended_ms, now()
+				given.asset_type, given.status, given.progress, CAST(($3::text[])[given.place] AS json),
+				CAST(($4::text[])[given.place] AS json), given.error, given.started_ms, given.ended_ms, now()
 			FROM json_to_recordset($2) AS given (question_id text, variant int, run_index int, number int, tool text,
-				tool_id text, provider text, asset_type text, status text, progress float8, input json, output json, error text,
-				started_ms int, ended_ms int)
+				tool_id text, provider text, asset_type text, status text, progress float8, error text, started_ms int,
+				ended_ms int, place int)
 			JOIN evaluation_items i ON i.task_id = $1 AND i.question_id = given.question_id
 			JOIN evaluation_runs r ON r.item_id = i.id AND r.variant = given.variant AND r.run_index = given.run_index
 				AND r.is_current`
@@ -190,14 +189,7 @@ func storeCalls(ctx context.Context, tx *sqlx.Tx, imported Imported) error {
 		return err
 	}
 	err = inBatches(imported.NextTool, func(tools []*ArchivedTool) error {
-		var text bytes.Buffer
-		encoder := json.NewEncoder(&text)
-		encoder.SetEscapeHTML(false) // inputs and outputs are stored as they were
-		if err := encoder.Encode(tools); err != nil {
-			return fmt.Errorf("write the tool calls: %w", err)
-		}
-		_, err := tx.ExecContext(ctx, storeTools, taskID, text.Bytes())
-		return pg.Classify("store tool calls", err)
+		return storeToolCalls(ctx, tx, taskID, storeTools, tools)
 	})
 	if err != nil || imported.Assets == nil {
 		return err
@@ -207,6 +199,38 @@ func storeCalls(ctx context.Context, tx *sqlx.Tx, imported Imported) error {
 		return err
 	}
 	return storeAssets(ctx, tx, taskID, assets)
+}
+
+// storeToolCalls stores tool calls with their inputs and outputs as they were: as texts apart, because PostgreSQL
+// cannot take apart an object that contains an escaped NUL or half a character, as agents send them.
+func storeToolCalls(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, store string, tools []*ArchivedTool) error {
+	type stored struct {
+		ArchivedTool
+		Input  *string `json:"input,omitempty"`
+		Output *string `json:"output,omitempty"`
+		Place  int     `json:"place"`
+	}
+	some := make([]stored, len(tools))
+	inputs, outputs := make([]*string, len(tools)), make([]*string, len(tools))
+	for n, tool := range tools {
+		some[n] = stored{ArchivedTool: *tool, Place: n + 1}
+		inputs[n], outputs[n] = jsonText(tool.Input), jsonText(tool.Output)
+	}
+	text, err := json.Marshal(some)
+	if err != nil {
+		return fmt.Errorf("write the tool calls: %w", err)
+	}
+	_, err = tx.ExecContext(ctx, store, taskID, text, pq.Array(inputs), pq.Array(outputs))
+	return pg.Classify("store tool calls", err)
+}
+
+// jsonText returns a JSON value as text; nil if there is none.
+func jsonText(value json.RawMessage) *string {
+	if len(value) == 0 || string(value) == "null" {
+		return nil
+	}
+	text := string(value)
+	return &text
 }
 
 // storeAssets stores the files of imported runs, whose copies are in the store already.

@@ -304,7 +304,7 @@ type assignInput struct {
 
 // reviewSettings are how people review a task.
 type reviewSettings struct {
-	IsBlindReview bool `json:"is_blind_review" doc:"True if pages hide evaluators' verdicts on an answer from a reviewer until the reviewer has judged it; the API always returns them"`
+	IsBlindReview bool `json:"is_blind_review" doc:"True if pages hide evaluators' verdicts on an answer from a reviewer until the reviewer has judged it; the API always returns them" example:"true"`
 }
 
 type reviewSettingsInput struct {

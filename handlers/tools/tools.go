@@ -58,6 +58,9 @@ func New(config Config) func(http.ResponseWriter, *http.Request) error {
 		if err != nil {
 			return request.NewFault(request.CodeRequestInvalid).WithCause(err)
 		}
+		if bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("[")) { // a batch would make thousands of requests
+			return request.NewFault(request.CodeRequestInvalid)
+		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		handler.ServeHTTP(w, r)
 		return nil
@@ -135,10 +138,12 @@ func (c client) ask(ctx context.Context, of call, into any) error {
 	}
 	r.RequestURI = r.URL.RequestURI()
 	response := &response{header: http.Header{}}
-	c.api.ServeHTTP(response, r)
+	isWhole := c.serve(response, r)
 	switch {
 	case response.isTooLarge:
 		return &refusal{Code: request.CodeRequestTooLarge, Message: "the response is too large: ask for fewer questions"}
+	case !isWhole:
+		return &refusal{Code: request.CodeInternalError, Message: "the response broke off: try again"}
 	case response.status >= http.StatusMultipleChoices:
 		refused := &refusal{status: response.status}
 		if err := json.Unmarshal(response.body.Bytes(), refused); err != nil {
@@ -150,6 +155,18 @@ func (c client) ask(ctx context.Context, of call, into any) error {
 		return nil
 	}
 	return json.Unmarshal(response.body.Bytes(), into)
+}
+
+// serve answers a request and reports whether the response is whole. Handlers that fail within a response panic, which
+// in a server ends only the connection; a tool runs in a goroutine of its own, whose panic would end the program.
+func (c client) serve(response *response, r *http.Request) (isWhole bool) {
+	defer func() {
+		if cause := recover(); cause != nil && cause != http.ErrAbortHandler { //nolint:errorlint // as net/http compares it
+			panic(cause)
+		}
+	}()
+	c.api.ServeHTTP(response, r)
+	return true
 }
 
 // response collects a response of the API.

@@ -163,7 +163,7 @@ func (a *Archiver) storeDataset(ctx context.Context, r *reader, h header, id uui
 	return a.Tasks.ImportFile(ctx, id, h.Extension, bytes.NewReader(content), int64(len(content)), store)
 }
 
-// unpacked returns the declared unpacked size in bytes of the parts that are stored; if the declaration is wrong, reading
+// unpacked returns the declared unpacked size in bytes of the parts that are stored; if that is wrong, reading
 // fails later.
 func (r *reader) unpacked(isOld bool) (size int64) {
 	for name, all := range r.files {

@@ -39,7 +39,7 @@ type leaving struct {
 }
 
 func (l *leaving) add(row int, column, text string) {
-	for _, pattern := range l.finder.Find(text) {
+	for _, pattern := range l.finder.Find(l.ctx, text) {
 		if len(l.matches) < mostMatches {
 			l.matches = append(l.matches, SensitiveMatch{row, column, pattern})
 		}
@@ -67,9 +67,15 @@ func (l *leaving) addPrompts(task db.Task) {
 		l.add(0, fmt.Sprintf("variants[%d].user", variant.Number), TextOf(variant.UserTemplate))
 	}
 	for _, evaluator := range task.Evaluators {
-		var config struct{ Prompt string }
+		var config struct {
+			Prompt     string
+			Dimensions []string
+		}
 		if json.Unmarshal(evaluator.Config, &config) == nil {
 			l.add(0, fmt.Sprintf("evaluators[%d].prompt", evaluator.Number), config.Prompt)
+			for _, dimension := range config.Dimensions {
+				l.add(0, fmt.Sprintf("evaluators[%d].dimensions", evaluator.Number), dimension)
+			}
 		}
 	}
 }
@@ -141,6 +147,16 @@ func (s *Service) checkRows(ctx context.Context, task db.Task, set *dataset.Data
 			l.addQuestion(row.Number, row.Question, row.StandardAnswer, row.SystemPrompt, row.UserContext,
 				set.VariableNames, row.Variables)
 		}
+		return nil
+	})
+}
+
+// CheckSample returns a *SensitiveError if a question that is sent to try an agent out contains what a project does not
+// allow to leave.
+func (s *Service) CheckSample(ctx context.Context, projectID uuid.UUID, question, answer string,
+	system, userContext *string) error {
+	return s.checkLeaving(ctx, projectID, func(l *leaving) error {
+		l.addQuestion(1, question, answer, system, userContext, nil, nil)
 		return nil
 	})
 }

@@ -571,6 +571,10 @@ func (s *Service) evaluateAgain(ctx context.Context, by db.Actor, task db.Task) 
 
 func (s *Service) evaluate(ctx context.Context, by db.Actor, task db.Task, evaluators []db.Evaluator,
 	judges []db.Target) (db.Task, error) {
+	task.Evaluators = slices.DeleteFunc(slices.Clone(task.Evaluators), func(own db.Evaluator) bool {
+		return slices.ContainsFunc(evaluators, func(one db.Evaluator) bool { return one.Number == own.Number })
+	})
+	task.Evaluators = append(task.Evaluators, evaluators...) // what they send is checked
 	return s.begin(ctx, by, task, func(launch db.NewLaunch) (uuid.UUID, error) {
 		return s.Store.EvaluateTask(ctx, task.Scope(), task.ID, evaluators, judges, launch)
 	}, "evaluation requested", "evaluators", len(evaluators))

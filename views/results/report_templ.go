@@ -343,12 +343,12 @@ func ReportPage(frame ui.Frame, report Report) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if report.IsByMeaning {
-				templ_7745c5c3_Err = marks.Fingerprint(report.Task, report.All, report.runsCounted(), report.Statistics.MeaningAgreement, true).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = marks.Fingerprint(report.Task, report.All, report.runsCounted(), report.Statistics.MeaningAgreement, true, paths.Results(report.Task.ID)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = marks.Fingerprint(report.Task, report.All, report.runsCounted(), report.Statistics.Agreement, false).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = marks.Fingerprint(report.Task, report.All, report.runsCounted(), report.Statistics.Agreement, false, paths.Results(report.Task.ID)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

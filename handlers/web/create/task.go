@@ -546,6 +546,10 @@ func (h *Forms) probe(c echo.Context, s *submission) (ui.Probe, error) {
 	if n.Payload != nil {
 		question.ExtraPayload = *n.Payload
 	}
+	if err := h.Tasks.CheckSample(ctx, request.ScopeOf(ctx).Home(), question.Question, question.StandardAnswer,
+		question.SystemPrompt, question.UserContext); err != nil {
+		return ui.Probe{}, err
+	}
 	s.Release() // the call may take long
 	leave, err := pages.Gates(c).Probes.Enter(ctx)
 	if err != nil {
