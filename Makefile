@@ -55,7 +55,7 @@ release: ## Build dist/ for linux amd64 and arm64, with checksums
 
 .PHONY: test
 test: tools tidy-check generate-check format-check lint test-race ## Everything CI runs
-	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target test-plain test-large test-race-program test-old-postgres
+	@$(MAKE) --no-print-directory --jobs 4 --output-sync=target test-plain test-hostile test-large test-race-program test-old-postgres
 
 .PHONY: t
 t: ## Some tests: make t PKG=./jobs/crew RUN=TestAGate
@@ -63,7 +63,7 @@ t: ## Some tests: make t PKG=./jobs/crew RUN=TestAGate
 
 .PHONY: test-race
 test-race: ## Unit and integration tests with the race detector, browser tests without it; what reads a file in one thread has no races to find
-	$(CHECKED) -race -skip '^($(LARGE))$$' ./handlers $$(go list ./... | grep -vE '$(ALONE)|/cmd/wending$$|/handlers$$') # the longest first
+	$(CHECKED) -parallel 8 -race -skip '^($(LARGE))$$' ./handlers $$(go list ./... | grep -vE '$(ALONE)|/cmd/wending$$|/handlers$$') # the longest first
 
 .PHONY: test-race-program
 test-race-program: # tests that mostly wait for the program, and so leave the processors to others
@@ -71,7 +71,11 @@ test-race-program: # tests that mostly wait for the program, and so leave the pr
 
 .PHONY: test-plain
 test-plain:
-	$(CHECKED) -skip '^($(RACED))$$' ./cmd/wending $$(go list ./... | grep -E '$(ALONE)')
+	$(CHECKED) -skip '^($(RACED)|TestHostile)$$' ./cmd/wending $$(go list ./... | grep -E '$(ALONE)')
+
+.PHONY: test-hostile
+test-hostile: # beside the program's other tests, which would wait for it
+	$(CHECKED) -run '^TestHostile$$' ./cmd/wending
 
 .PHONY: test-large
 test-large:
