@@ -838,7 +838,7 @@ func TestTheDemoAndHealthAndMetrics(t *testing.T) {
 	require.Contains(t, string(s.get(t, "/metrics").body), "wending_requests_total")
 }
 
-// Strings invented by clients are not kept in memory: ten thousand odd requests hardly change the metrics.
+// Strings invented by clients are not kept in memory: ten thousand unusual requests hardly change the metrics.
 func TestOddRequestsDoNotMakeMetricsGrow(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)

@@ -20,8 +20,7 @@ func (s *site) forbid(t *testing.T, patterns ...string) {
 		object{"review_reasons": []string{}, "sensitive_patterns": patterns}, 200)
 }
 
-// What a project must not send does not leave: no launch starts that would send it, whatever the door, and the places
-// are named.
+// No launch starts that would send what its project forbids, by whichever page or endpoint, and the places are named.
 func TestWhatMustNotBeSentIsNotSent(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -99,18 +98,18 @@ func TestWhatMustNotBeSentIsNotSent(t *testing.T) {
 	tried := s.do(t, s.form(t, "/tasks/probe", map[string]string{"task_name": "t", "agent_api_url": fake.URL,
 		"file@q.csv": "question,standard_answer\n这是绝密文件,y\n"}))
 	require.Equal(t, http.StatusUnprocessableEntity, tried.StatusCode)
-	require.Contains(t, string(tried.body), "含“绝密”")
+	require.Contains(t, string(tried.body), "命中“绝密”")
 	s.forbid(t, "甲")
 
 	// Pages name the place, too, and the form keeps what was typed.
 	page := s.do(t, s.form(t, "/tasks", map[string]string{"task_name": "某任务", "agent_api_url": fake.URL,
 		"file@q.csv": harmless}))
 	require.Equal(t, http.StatusUnprocessableEntity, page.StatusCode)
-	require.Contains(t, string(page.body), "第 1 行的 部门 含“甲”")
+	require.Contains(t, string(page.body), "第 1 题的“部门”含本空间不允许发送的内容（命中“甲”")
 	require.Contains(t, string(page.body), "某任务")
 	refused := s.do(t, s.form(t, "/tasks/"+done+"/retry", nil))
 	require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
-	require.Contains(t, string(refused.body), "第 1 行的 部门 含“甲”")
+	require.Contains(t, string(refused.body), "第 1 题的“部门”含本空间不允许发送的内容（命中“甲”")
 	require.Len(t, fake.Calls(), before, "nothing was sent")
 
 	// A schedule skips its firing and says why.

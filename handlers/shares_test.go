@@ -117,7 +117,7 @@ func TestLinksShowWhatTheyAreForAndNothingElse(t *testing.T) {
 	require.Zero(t, s.reports.Load(), s.told.String())
 }
 
-// A link needs a kind that there is, and a replay exactly one question or unit of the task that has runs.
+// A link needs a known kind, and a link to a replay exactly one question or unit of the task that has runs.
 func TestLinksNeedWhatTheyShow(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

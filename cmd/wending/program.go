@@ -345,8 +345,8 @@ func (p *program) work(ctx context.Context) error {
 	return group.Wait()
 }
 
-// watchSchema returns an error once a newer version of the program has migrated the database, so that this process
-// lets its calls end and stops: it does not know the tables that it would write to.
+// watchSchema returns an error once a newer version of the program has migrated the database. This process then
+// finishes its calls and stops, because it must not write to tables that it does not know.
 func (p *program) watchSchema(ctx context.Context) error {
 	tick := time.NewTicker(5 * time.Second)
 	defer tick.Stop()

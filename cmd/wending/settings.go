@@ -34,7 +34,7 @@ type Settings struct {
 	ModelList    string `name:"model-api-allowlist" from:"MODEL_API_ALLOWLIST" help:"Addresses at which saved models may be called, in the format of AGENT_API_ALLOWLIST ($MODEL_API_ALLOWLIST)."`
 	NotifyList   string `name:"notify-allowlist" from:"NOTIFY_ALLOWLIST" help:"Addresses to which notifications may be sent, in the format of AGENT_API_ALLOWLIST ($NOTIFY_ALLOWLIST)."`
 	AssetList    string `name:"asset-allowlist" from:"ASSET_ALLOWLIST" help:"Addresses from which files that agents produce may be copied, in the format of AGENT_API_ALLOWLIST ($ASSET_ALLOWLIST)."`
-	Sensitive    string `name:"sensitive-patterns" from:"SENSITIVE_PATTERNS" help:"What no launch may send to agents and models, one per line: words, or RE2 patterns between slashes; projects may have a list of their own ($SENSITIVE_PATTERNS)."`
+	Sensitive    string `name:"sensitive-patterns" from:"SENSITIVE_PATTERNS" help:"Content that no launch may send to agents and models, one entry per line: words, or RE2 regular expressions between slashes; projects can have their own list ($SENSITIVE_PATTERNS)."`
 	AssetBytes   int64  `name:"asset-max-bytes" from:"ASSET_MAX_BYTES" default:"104857600" help:"Size limit of a file that an agent produces, in bytes ($ASSET_MAX_BYTES)."`
 	BlobURL      string `name:"blob-url" from:"BLOB_URL" help:"Storage for files that agents produce: file:///folder or s3://bucket/prefix?endpoint=https://host&region=name; if unset, the data folder ($BLOB_URL)."`
 	S3KeyID      string `name:"s3-access-key-id" from:"S3_ACCESS_KEY_ID" help:"Access key ID for BLOB_URL ($S3_ACCESS_KEY_ID)."`

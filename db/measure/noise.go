@@ -319,7 +319,7 @@ func (s scores) crossed(found map[Source]estimated, run, vote float64) {
 	found[FromMix] = estimated{variance: ofMix - noise}
 }
 
-// Novelty estimates the chance that one more run says something new: the number of answers given only once, divided
+// Novelty estimates the chance that one more run gives a new answer: the number of answers given only once, divided
 // by the number of answered runs (Good–Turing; Good 1953). letters has a letter for each run, as in Question.Letters;
 // it is nil if no run has an answer.
 func Novelty(letters string) *float64 {

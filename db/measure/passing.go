@@ -144,9 +144,9 @@ func binomial(n, k int) float64 {
 	return float64(combin.Binomial(n, k))
 }
 
-// passInterval returns the 95 % interval of a pass rate, from the questions' shares; nil with one cluster of several
-// questions. The runs of one question are not independent: questions, or the clusters they belong to, are the
-// observations (Miller 2024, arXiv:2411.00640).
+// passInterval returns the 95 % interval of a pass rate, from the questions' shares; nil if there are several questions
+// but only one cluster. The runs of one question are not independent: questions, or the clusters they belong to, are
+// the observations (Miller 2024, arXiv:2411.00640).
 func passInterval(shares Sample, last Judged) Interval {
 	if len(shares.Numbers()) == 1 {
 		return Wilson(float64(last.Passes)/float64(last.Judged), last.Judged)

@@ -55,7 +55,7 @@ func (s Sample) grouped() (places []int, count int) {
 	return places, count
 }
 
-// Mean returns the mean; nil without numbers.
+// Mean returns the mean; nil if there are no numbers.
 func (s Sample) Mean() *float64 {
 	if len(s.numbers) == 0 {
 		return nil

@@ -93,7 +93,7 @@ func batch(runs []pushable) (ids pq.Int64Array, others []pushable) {
 	return ids, nil
 }
 
-// push makes runs of a launch one delivery for each channel that subscribes to results.
+// push stores one delivery of runs of a launch for each channel that subscribes to results.
 func push(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID, ids pq.Int64Array) error {
 	const push = `
 		INSERT INTO pushed_runs (run_id, launch_id, batch)
@@ -108,7 +108,7 @@ func push(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID, ids pq.Int64Arra
 }
 
 // pushChanged pushes all runs of earlier launches that a launch changed, and returns how many these are. They are
-// pushed at once, because looking for them takes as long as the task is large.
+// pushed together, because finding them takes longer the larger the task is.
 func pushChanged(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID) (runs int, err error) {
 	var found []pushable
 	if err := tx.SelectContext(ctx, &found, findChanged, launchID); err != nil {

@@ -24,10 +24,11 @@ const (
 	maxInstructions = 300
 )
 
-// ErrPattern means that a text is no pattern: it is too long, or not an RE2 pattern although it stands between slashes.
+// ErrPattern means that a text is not a valid pattern: it is empty or too long, or the text between its slashes is not
+// an RE2 expression, is too complex, or matches the empty string.
 var ErrPattern = errors.New("invalid pattern")
 
-// Pattern finds what may not leave: a word, in upper or lower case and in any width, or an RE2 pattern.
+// Pattern finds content that must not be sent: a word, in upper or lower case, full or half width, or an RE2 pattern.
 type Pattern struct {
 	// Text is the pattern as it was typed.
 	Text       string

@@ -118,7 +118,7 @@ func (p People) ShareOf(ctx context.Context, secret string) (share Share, err er
 	return share, db.NotFound(KindShare, pg.Classify("read a link", err))
 }
 
-// Shares returns the links to a task's report, newest first.
+// Shares returns the share links of a task, newest first.
 func (p People) Shares(ctx context.Context, taskID uuid.UUID) (shares []Share, err error) {
 	err = p.db.SelectContext(ctx, &shares, readShares+` WHERE s.task_id = $1 ORDER BY s.created_at DESC, s.id`, taskID)
 	return shares, pg.Classify("list the links", err)

@@ -302,7 +302,7 @@ type assignInput struct {
 	}
 }
 
-// reviewSettings are how people review a task.
+// reviewSettings are the settings for reviewing a task.
 type reviewSettings struct {
 	IsBlindReview bool `json:"is_blind_review" doc:"True if pages hide evaluators' verdicts on an answer from a reviewer until the reviewer has judged it; the API always returns them" example:"true"`
 }

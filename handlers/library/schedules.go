@@ -260,8 +260,8 @@ func (h *handler) trend(c echo.Context, row entries.Schedule) (*saved.TrendPage,
 	return page, h.changes(c, page, row.ID)
 }
 
-// follow adds what the next firing of a schedule takes from the library or, if it takes nothing, whether calls were
-// refused that might not be if it did.
+// follow adds to the page what the next firing of a schedule takes from the library. For a frozen schedule, which takes
+// nothing, it adds the calls that were answered with 401 if a newer key in the library might help.
 func (h *handler) follow(ctx context.Context, page *saved.TrendPage, row entries.Schedule, task db.Task) error {
 	if row.Follow == entries.FollowLatest {
 		n, err := form.Opened(h.Library.Tasks.CopySettings(ctx, task))

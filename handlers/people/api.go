@@ -195,7 +195,7 @@ func (h endpoints) registerShares(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path, ID: "create-share", Tag: tag,
 		Summary: "Create a read-only link to a task's report, answers or replay", Status: http.StatusCreated,
-		Description: "Anyone with the link can see what it was made for, with the files of these runs, and nothing else. " +
+		Description: "Anyone with the link can see the content that was chosen, including its files, and nothing else. " +
 			"Its address is returned only in this response.",
 		Faults: []string{request.CodeTaskNotFound, request.CodeTaskNotFinished, request.CodeParameterInvalid,
 			request.CodeQuotaExceeded}, Body: rest.JSONBody[shareBody](schemas),

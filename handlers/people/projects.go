@@ -287,8 +287,8 @@ func (s Settings) view() map[string]any {
 		"sensitive_patterns": *s.SensitivePatterns}
 }
 
-// changeSettings changes the settings that a project's own administrators may change: its reasons, one per line, the
-// smallest differences that matter, and where traces are shown.
+// changeSettings changes the settings that a project's own administrators may change: its reasons
+// and sensitive patterns, one per line, the smallest differences that matter, and the address of its traces.
 func (h *handler) changeSettings(c echo.Context) error {
 	project, err := h.project(c)
 	if err != nil {

@@ -55,7 +55,7 @@ type Settings struct {
 	SmallestPoints    *float64  `json:"smallest_points,omitempty" minimum:"0" maximum:"100" doc:"The smallest difference between shares that matters, in percentage points; unchanged if absent" example:"1"`
 	SmallestPercent   *float64  `json:"smallest_percent,omitempty" minimum:"0" maximum:"100" doc:"The smallest difference between times, tokens or costs that matters, in percent; unchanged if absent" example:"5"`
 	TraceURL          *string   `json:"trace_url,omitempty" doc:"Template of addresses in the agents' tracing, to which the ids of runs lead: http or https, with {trace_id}, {agent_trace_id} or both after the host; empty means no links; unchanged if absent" example:"https://trace.example/{trace_id}"`
-	SensitivePatterns *[]string `json:"sensitive_patterns,omitempty" maxItems:"100" doc:"What no launch may send: words, or RE2 patterns between slashes, of at most 200 characters each; unchanged if absent. A list that equals the installation's follows it" example:"[\"绝密\",\"/\\\\d{17}[0-9X]/\"]"`
+	SensitivePatterns *[]string `json:"sensitive_patterns,omitempty" maxItems:"100" doc:"Content that no launch may send: words, or RE2 regular expressions between slashes, of at most 200 characters each; unchanged if absent. An empty list turns the check off; a list equal to SENSITIVE_PATTERNS makes the project follow that setting" example:"[\"绝密\",\"/\\\\d{17}[0-9X]/\"]"`
 }
 
 // Used is the usage of a project; days and months are in Beijing time.

@@ -257,7 +257,7 @@ func Unique() Limit { return Limit{key: "error.range.unique"} }
 // RunsToReplay allows only the question or the unit with runs that a link to a replay needs.
 func RunsToReplay() Limit { return Limit{key: "error.range.replay"} }
 
-// SensitivePattern allows words and RE2 patterns between slashes, of at most so many characters.
+// SensitivePattern allows words, and RE2 patterns between slashes, of at most most characters.
 func SensitivePattern(most int) Limit {
 	return Limit{"error.range.pattern", map[string]any{"Max": most}}
 }
@@ -444,13 +444,16 @@ func DatasetFault(err error) *Fault {
 	return f
 }
 
-// sensitiveFault returns the fault of a launch that would send what its project does not allow.
+// sensitiveFault returns the fault of a launch that would send content that its project forbids.
 func sensitiveFault(wrong *tasks.SensitiveError) *Fault {
 	first := wrong.Matches[0]
 	f := NewFault(CodeSensitiveContent).With("Column", first.Column).With("Pattern", first.Pattern).
 		With("Places", len(wrong.Matches))
-	if f = f.With("Row", strconv.Itoa(first.Row)); first.Row == 0 {
+	switch f = f.With("Row", strconv.Itoa(first.Row)); {
+	case first.Row == 0:
 		f = f.WithMessage("error.SENSITIVE_PROMPT")
+	case wrong.InFile:
+		f = f.WithMessage("error.SENSITIVE_ROW")
 	}
 	for _, one := range wrong.Matches {
 		f.rows = append(f.rows, dataset.RowError{Row: one.Row, Column: one.Column, Problem: "sensitive",

@@ -70,7 +70,7 @@ func (f fact) String() string {
 	return f.Label + ": " + strings.Join(said, " | ")
 }
 
-// likeness says how alike the answers to a question are.
+// likeness describes how alike the answers to a question are.
 type likeness struct {
 	Number     int      `json:"number,omitempty"`
 	Level      *string  `json:"level"`
@@ -161,7 +161,7 @@ type saidQuestion struct {
 	saidLikeness
 	Variants []saidLikeness `json:"variants,omitempty"`
 	Runs     []saidRun      `json:"runs,omitempty"`
-	// LeftOut says how many runs are missing; empty if none is.
+	// LeftOut describes how many runs are missing; it is empty if none are.
 	LeftOut string `json:"left_out,omitempty"`
 }
 
@@ -279,7 +279,7 @@ type saidPair struct {
 	Facts []*Untrusted `json:"facts,omitempty"`
 }
 
-// compare compares two tasks. The lists of questions that only one of them has become counts.
+// compare compares two tasks. It returns counts instead of the lists of questions that only one of them has.
 func (c client) compare(ctx context.Context, input compareInput) (any, error) {
 	var found struct {
 		Items []comparedPair `json:"items"`

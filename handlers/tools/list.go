@@ -43,11 +43,12 @@ func (c client) add(server *mcp.Server) {
 	add(server, "list_tasks", "List evaluation tasks, newest first.", true, c.listTasks)
 	add(server, "get_task", "Get a task's settings, variants, progress and statistics.", true, c.getTask)
 	add(server, "get_report", "Get the numbers of a task's report: agreement, pass rates and latency of each variant "+
-		"with intervals, and each evaluator's verdicts.", true, c.getReport)
+		"with intervals, and the results of each evaluator.", true, c.getReport)
 	add(server, "worst_questions", "List the questions of a task in the order in which people should look at them: "+
 		"contradicting facts first. Each comes with its level, agreement and the facts on which its answers differ.", true,
 		c.worstQuestions)
-	add(server, "read_answers", "Read the answers to a task's questions, with the verdicts on them.", true, c.readAnswers)
+	add(server, "read_answers", "Read the answers to a task's questions, with their evaluation results.", true,
+		c.readAnswers)
 	add(server, "compare", "Compare two tasks, or two variants, on the questions that both have, and list the questions "+
 		"that became worse or changed, the most serious first.", true, c.compare)
 	add(server, "start_task", "Start a draft, or create a task and start it. This calls agents and models, which may "+

@@ -446,8 +446,8 @@ func (s Service) RevokeToken(ctx context.Context, projectID uuid.UUID, owner *uu
 	return token, s.store.RevokeToken(ctx, id)
 }
 
-// ErrUnknownKind means that a link cannot be of a kind, ErrNoReplay that a task has no such question or unit with runs,
-// or that a replay needs exactly one of them and nothing else may have one.
+// ErrUnknownKind means that there is no such kind of link. ErrNoReplay means that a link to a replay does not name
+// exactly one question or unit of the task that has runs, or that another link names one.
 var (
 	ErrUnknownKind = errors.New("unknown kind of link")
 	ErrNoReplay    = errors.New("not a question or unit with runs")

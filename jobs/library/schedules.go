@@ -316,8 +316,8 @@ func alertOf(entry entries.Schedule, findings []measure.Finding, drifts []measur
 	return json.Marshal(alert)
 }
 
-// changes adds to a firing's summary what changed since the previous firing: the questions whose facts did, and what
-// the task uses.
+// changes adds to a firing's summary what changed since the previous firing: the questions whose facts changed, and the
+// changes to the task's configuration.
 func (s *Scheduler) changes(ctx context.Context, task db.Task, summary *measure.FiringSummary) error {
 	previous, err := PreviousCopy(ctx, s.Store, task)
 	if err != nil || previous == nil {

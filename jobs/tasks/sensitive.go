@@ -13,29 +13,35 @@ import (
 	"wending/jobs/dataset"
 )
 
-// SensitiveMatch is a place in a task's questions or prompts that contains what may not leave.
+// SensitiveMatch is a place in a task's questions or prompts with content that must not be sent.
 type SensitiveMatch struct {
-	// Row is the number of the question, from 1; 0 means a prompt.
+	// Row is the number of the question, from 1, or of its row if InFile is true; 0 means a prompt.
 	Row int
 	// Column is the column of the question, or the prompt.
 	Column, Pattern string
 }
 
-// SensitiveError means that a launch would send what its project does not allow. Matches are the first places.
-type SensitiveError struct{ Matches []SensitiveMatch }
+// SensitiveError means that a launch would send content that its project forbids. Matches are the first places.
+type SensitiveError struct {
+	Matches []SensitiveMatch
+	// InFile is true if the matches are in the rows of a file whose questions are added to a task.
+	InFile bool
+}
 
 func (e *SensitiveError) Error() string {
 	return fmt.Sprintf("%d places with sensitive content", len(e.Matches))
 }
 
-// mostMatches is how many places a SensitiveError has.
+// mostMatches is the maximum number of places in a SensitiveError.
 const mostMatches = 20
 
-// leaving is what a launch may send: to agents, and to the models that judge and group answers.
+// leaving looks for sensitive content in the texts that a launch sends to agents, and to the models that judge and
+// group answers.
 type leaving struct {
 	ctx     context.Context
 	finder  people.Finder
 	matches []SensitiveMatch
+	inFile  bool
 }
 
 func (l *leaving) add(row int, column, text string) {
@@ -46,7 +52,7 @@ func (l *leaving) add(row int, column, text string) {
 	}
 }
 
-// isOver reports that no further text need be looked at.
+// isOver reports whether the remaining texts need not be checked.
 func (l *leaving) isOver() bool { return len(l.matches) == mostMatches || l.ctx.Err() != nil }
 
 func (l *leaving) addQuestion(row int, question, answer string, system, context *string, names, values []string) {
@@ -80,8 +86,8 @@ func (l *leaving) addPrompts(task db.Task) {
 	}
 }
 
-// checkLeaving has add report what a launch in a project may send, and returns a *SensitiveError if the project's
-// patterns are found in it. Without patterns, add is not called.
+// checkLeaving calls add, which adds the texts that a launch in a project sends, and returns a *SensitiveError if they
+// match the project's patterns. If the project has no patterns, add is not called.
 func (s *Service) checkLeaving(ctx context.Context, projectID uuid.UUID, add func(*leaving) error) error {
 	finder, err := people.New(s.Store).Finder(ctx, projectID, s.SensitivePatterns)
 	if err != nil || len(finder) == 0 {
@@ -95,7 +101,7 @@ func (s *Service) checkLeaving(ctx context.Context, projectID uuid.UUID, add fun
 		return ctx.Err()
 	}
 	if len(l.matches) > 0 {
-		return &SensitiveError{l.matches}
+		return &SensitiveError{l.matches, l.inFile}
 	}
 	return nil
 }
@@ -140,6 +146,7 @@ func (s *Service) checkStored(ctx context.Context, task db.Task) error {
 // checkRows is checkLeaving for rows that are added to a task; their numbers are those of the file.
 func (s *Service) checkRows(ctx context.Context, task db.Task, set *dataset.Dataset) error {
 	return s.checkLeaving(ctx, task.ProjectID, func(l *leaving) error {
+		l.inFile = true
 		for _, row := range set.Rows {
 			if l.isOver() {
 				return nil

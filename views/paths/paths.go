@@ -41,7 +41,7 @@ const (
 	Help    = "/help"
 	Metrics = "/metrics"
 	OpenAPI = "/api/openapi.json"
-	// MCP takes the messages of assistants, if that is switched on.
+	// MCP receives the messages of assistants, if MCP=on.
 	MCP = "/mcp"
 	// API is the prefix of the API's paths.
 	API = "/api/v1"
@@ -75,7 +75,7 @@ const (
 	Users    = "/admin/users"
 	Audit    = "/admin/audit"
 	Projects = "/projects"
-	// Shared is the prefix of links to reports.
+	// Shared is the prefix of share links.
 	Shared = "/shared"
 	// Files is the prefix of the addresses at which agents find files, for as long as a ticket is valid.
 	Files = "/files"
@@ -429,7 +429,7 @@ func User(id uuid.UUID) string { return Users + "/" + id.String() }
 // Project returns the address of a project's page.
 func Project(id uuid.UUID) string { return Projects + "/" + id.String() }
 
-// Shares returns the address of the links to a task's report.
+// Shares returns the address of the share links of a task.
 func Shares(id uuid.UUID) string { return Task(id) + "/shares" }
 
 // SharesOf returns the address of the page of a task's links with a form for a kind of link to a question.

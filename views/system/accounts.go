@@ -138,7 +138,7 @@ type Audit struct {
 	Days int
 }
 
-// Shares are the links to a task's report.
+// Shares are the share links of a task.
 type Shares struct {
 	TaskID uuid.UUID
 	List   []people.Share
