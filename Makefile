@@ -63,7 +63,7 @@ t: ## Some tests: make t PKG=./jobs/crew RUN=TestAGate
 
 .PHONY: test-race
 test-race: ## Unit and integration tests with the race detector, browser tests without it; what reads a file in one thread has no races to find
-	$(CHECKED) -parallel 8 -race -skip '^($(LARGE))$$' ./handlers $$(go list ./... | grep -vE '$(ALONE)|/cmd/wending$$|/handlers$$') # the longest first
+	$(CHECKED) -race -skip '^($(LARGE))$$' ./handlers $$(go list ./... | grep -vE '$(ALONE)|/cmd/wending$$|/handlers$$') # the longest first
 
 .PHONY: test-race-program
 test-race-program: # tests that mostly wait for the program, and so leave the processors to others
