@@ -566,7 +566,7 @@ func TestAPairIsComparedByCostAndTokens(t *testing.T) {
 		slow := name == "long"
 		fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
 			if slow {
-				time.Sleep(400 * time.Millisecond) // slower than any delay of a busy machine
+				time.Sleep(1500 * time.Millisecond) // slower than any delay of a busy machine
 			}
 			openAIChat(answer)(w, call)
 		})
