@@ -562,11 +562,14 @@ func TestAPairIsComparedByCostAndTokens(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
 	var models []string
+	var calls atomic.Int64
 	for name, answer := range map[string]string{"short": "42", "long": strings.Repeat("forty-two ", 30)} {
 		slow := name == "long"
 		fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
 			if slow {
-				time.Sleep(1500 * time.Millisecond) // slower than any delay of a busy machine
+				// Slower than any delay of a busy machine, and never by the same time: differences without any deviation
+				// have no p-value.
+				time.Sleep(time.Second + time.Duration(calls.Add(1))*10*time.Millisecond)
 			}
 			openAIChat(answer)(w, call)
 		})
