@@ -22,13 +22,13 @@ type FailedAttempt struct {
 	Body string `json:"body"`
 }
 
-// How many failed attempts of a run are kept, counted from the first, and how many bytes of each one's message and
-// body.
+// Limits on the failed attempts stored for a run: their number, counted from the first, and the bytes of each one's
+// message and body.
 const (
 	MaxFailedAttempts   = 10
 	maxAttemptText      = 1800 // with the other values this stays below 2 KB
 	maxAttemptMessage   = 600
-	MaxFailedAttemptRaw = 2 * maxAttemptText // of a body; it is cut only after secrets are redacted
+	MaxFailedAttemptRaw = 2 * maxAttemptText // of the body as received; it is shortened only after secrets are redacted
 )
 
 // FailedAttempts are the failed attempts of a run, in order.
@@ -45,7 +45,8 @@ func (f FailedAttempts) With(one FailedAttempt) FailedAttempts {
 	return append(f[:len(f):len(f)], one)
 }
 
-// cutBytes returns the beginning of a text in storable form: at most most bytes, without cutting a character.
+// cutBytes returns the beginning of a text in storable form: at most the given number of bytes, without cutting a
+// character.
 func cutBytes(text string, most int) string {
 	text = pg.StorableText(text)
 	if len(text) <= most {

@@ -73,7 +73,7 @@ func (e *UnassessedError) Error() string {
 	return "questions of task " + e.TaskID.String() + " are not assessed yet"
 }
 
-// RunsLeftError means that a question cannot be given that many more runs.
+// RunsLeftError means that more runs were requested than a question has room for.
 type RunsLeftError struct {
 	// Left is the number of runs that every question has room for.
 	Left int

@@ -19,8 +19,9 @@ const RunColumns = `r.id, r.unit_id, r.launch_id, r.item_id, r.variant, r.run_in
 // separately.
 const AnswerTokens = `(output_tokens - coalesce(reasoning_tokens, CASE WHEN reasoning IS NULL THEN 0 END))`
 
-// Supersede clears is_current on the runs that the runs of the units "done" replace. The INSERT that follows must
-// join superseded, so that the update comes first and the partial unique index is not violated.
+// Supersede clears is_current on the runs that are about to be replaced: those of the item, variant and run_index of a
+// row of "done". The INSERT that follows must join superseded, so that the update comes first and the partial unique
+// index is not violated.
 const Supersede = `
 	older AS (
 		UPDATE evaluation_runs r
@@ -80,7 +81,8 @@ const ReplaceEvaluation = `
 const inScope = `(l.item_id IS NULL OR i.id = l.item_id
 	OR i.series = (SELECT series FROM evaluation_items WHERE id = l.item_id))`
 
-// isKept is the condition for runs r of an item that a launch l does not repeat, for its variant v and run_index n.
+// isKept is the condition that a launch l keeps the run r of an item instead of repeating it, for its variant v and
+// run_index n.
 const isKept = `r.variant = v.number AND r.run_index = n AND r.is_current
 	AND (l.kind <> 'RETRY_FAILED' OR r.status = 'SUCCEEDED')`
 

@@ -305,9 +305,8 @@ func raiseQuestions(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, question
 	return err
 }
 
-// EvaluateTask has evaluators judge the answers of a task that has ended, without calling its agents. judges are
-// the targets of new judges, numbers the numbers of the evaluators. It returns ErrConflict if the task is active or
-// was never started.
+// EvaluateTask has evaluators judge the answers of a task that has ended, without calling its agents. judges are the
+// targets of new judges. It returns ErrConflict if the task is active or was never started.
 func (s *Store) EvaluateTask(ctx context.Context, scope Scope, taskID uuid.UUID, evaluators []Evaluator,
 	judges []Target, n NewLaunch) (launchID uuid.UUID, err error) {
 	err = s.db.InTx(ctx, "evaluate the task", func(tx *sqlx.Tx) error {
@@ -337,7 +336,8 @@ func (s *Store) EvaluateTask(ctx context.Context, scope Scope, taskID uuid.UUID,
 	return launchID, err
 }
 
-// LockTask reads a task and locks it until the caller's transaction ends.
+// LockTask reads a task and locks it until the caller's transaction ends. It returns ErrNotFound if there is no such
+// task.
 func LockTask(ctx context.Context, tx *sqlx.Tx, scope Scope, id uuid.UUID) (Task, error) {
 	var locked uuid.UUID
 	lock := `SELECT id FROM evaluation_tasks WHERE id = $1 AND ` + Within("project_id", "$2") + ` FOR UPDATE`
@@ -395,8 +395,8 @@ const findItemsToMake = `
 		ORDER BY i.id
 		LIMIT $2) next`
 
-// A successful run of a single question is never repeated. A conversation continues with the first turn that has no
-// run to keep.
+// insertUnits never repeats a successful run of a single question. A conversation continues with the first turn that
+// has no run to keep.
 const insertUnits = `
 	WITH made AS (
 		INSERT INTO units (launch_id, item_id, variant, target, run_index, turns)
@@ -420,7 +420,8 @@ const insertUnits = `
 		RETURNING turns)
 	SELECT coalesce(sum(turns), 0) FROM made`
 
-// Judges rate answers that the launch keeps: those without a rating, or in an EVALUATE launch all.
+// insertJudgeUnits creates units for the answers that the launch keeps and that judges have to rate: those without a
+// rating, or in an EVALUATE launch all.
 const insertJudgeUnits = `
 	INSERT INTO units (launch_id, item_id, variant, target, run_index, evaluator, subject_run_id)
 	SELECT l.id, r.item_id, r.variant, e.target, r.run_index, e.number, r.id
@@ -445,7 +446,7 @@ const insertJudgeUnits = `
 			WHERE earlier.task_id = i.task_id AND earlier.series = i.series AND earlier.turn < i.turn))
 	ORDER BY r.item_id, r.run_index, r.variant, e.number`
 
-// A launch starts with the counts of the runs that it keeps.
+// runLaunch starts a launch with the counts of the runs that it keeps.
 const runLaunch = `
 	UPDATE launches l
 	SET status = 'RUNNING',
@@ -490,10 +491,10 @@ const startTask = `
 	SET status = 'RUNNING', started_at = coalesce(started_at, now()), updated_at = now()
 	WHERE id = $1 AND status IN ('PENDING', 'RUNNING')`
 
-// StartLaunch creates the units of a PENDING launch in steps, and with the last of them sets the launch and its
-// task RUNNING. It returns how many calls the units will make. ErrConflict means that the launch is not, or no
-// longer, PENDING: another process has started it, or it was stopped. Several processes may start it at once, and
-// each may continue where another stopped.
+// StartLaunch creates the units of a PENDING launch in steps, and with the last of them sets the launch and its task
+// RUNNING. It returns how many calls the units will make. ErrConflict means that the launch is not, or no longer,
+// PENDING: another process has started it, or it was stopped. Several processes may start it at the same time, and each
+// may continue where another stopped.
 func (s *Store) StartLaunch(ctx context.Context, id uuid.UUID) (units int, err error) {
 	for isStarted := false; !isStarted; {
 		err := s.db.InTx(ctx, "start the launch", func(tx *sqlx.Tx) (err error) {
@@ -549,8 +550,8 @@ func startLaunch(ctx context.Context, tx *sqlx.Tx, id uuid.UUID) (units int, isS
 	return units, true, Notify(ctx, tx, launch.TaskID)
 }
 
-// MakeUnits creates units for up to limit further items of a launch, within a transaction that has locked the
-// launch. It returns how many calls the launch will make so far, and how many items there were.
+// MakeUnits creates units for up to limit further items of a launch, within a transaction that has locked the launch.
+// It returns how many calls all units created so far will make, and the number of items that it found.
 func MakeUnits(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID, limit int) (units, items int, err error) {
 	const note = `
 		UPDATE launches SET made_through = $2, total_units = total_units + $3 WHERE id = $1 RETURNING total_units`
@@ -651,8 +652,8 @@ func (s *Store) StopTask(ctx context.Context, scope Scope, taskID uuid.UUID, by 
 	return launchID, err
 }
 
-// StopLaunches stops the launches in reasons because of the ceilings that they have reached, and returns those that
-// were not stopped already. FinishLaunch ends them once none of their units is running.
+// StopLaunches stops the launches that are the keys of reasons, each because of the ceiling that its value names, and
+// returns those that were not stopped already. FinishLaunch ends them once none of their units is running.
 func StopLaunches(ctx context.Context, tx *sqlx.Tx, reasons map[uuid.UUID]string) (stopped []uuid.UUID, err error) {
 	const lock = `
 		SELECT id, task_id

@@ -95,7 +95,7 @@ func planGroupingsOf(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID, itemI
 }
 
 // planLastGroupings plans the groupings that are due in a launch without open units, which the caller has locked. It
-// returns an UnassessedError while it cannot know which ones are due.
+// returns an UnassessedError if questions are left to assess, because these may need groupings, too.
 func planLastGroupings(ctx context.Context, tx *sqlx.Tx, launchID, taskID uuid.UUID) (planned bool, err error) {
 	const isOver = `
 		SELECT t.meaning_target IS NOT NULL AND l.kind <> 'EVALUATE'

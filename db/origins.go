@@ -17,7 +17,7 @@ import (
 const insertOrigin = `INSERT INTO origins (origin) VALUES ($1) ON CONFLICT DO NOTHING`
 
 // refreshOrigins sets the interval of each of the launches' origins to the interval of its strictest running launch. A
-// separate statement locks the rows in a fixed order, so that the next one sees what concurrent transactions have
+// separate statement locks the rows in a fixed order, so that the update sees what concurrent transactions have
 // committed.
 func refreshOrigins(ctx context.Context, tx *sqlx.Tx, launchIDs ...uuid.UUID) error {
 	const insert = `
@@ -47,8 +47,8 @@ func refreshOrigins(ctx context.Context, tx *sqlx.Tx, launchIDs ...uuid.UUID) er
 	return nil
 }
 
-// TakeSlot takes the next free slot of an origin for a call outside of launches; those calls also get one slot per
-// interval, and returns how long to wait for it. If no slot is free within patience, none is taken and ok is false.
+// TakeSlot takes the next free slot of an origin for a call outside of launches, and returns how long to wait for it.
+// Such calls also get one slot per interval. If no slot is free within patience, none is taken and ok is false.
 func (s *Store) TakeSlot(ctx context.Context, origin string, interval,
 	patience time.Duration) (wait time.Duration, ok bool, err error) {
 	const take = `

@@ -12,7 +12,7 @@ import (
 	"wending/db/measure"
 )
 
-// A migration must request it when questions of finished tasks are to be assessed again by new rules.
+// When the rules change, a migration must request that the questions of finished tasks are assessed again.
 func TestEveryRevisionOfTheRulesHasItsMigration(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("migrations/*.sql")

@@ -105,8 +105,9 @@ func (t Task) MostRuns(planned Planned) int {
 // planRounds plans one more run of each question that has all its runs, is not settled and may be repeated, among the
 // questions $2 (NULL means all) in the scope of the launch $1. The decision is made for each variant separately, and
 // for a conversation as a whole. $3 is measure.SettledFrom, $4 the maximum number of units to plan, which the budget
-// allows, $5 the maximum number of calls, which the project's quota allows; NULL means no limit. A launch waits for its
-// budget, not for a quota. The launch must be locked: a second call finds the planned runs missing and plans nothing.
+// allows, $5 the maximum number of calls, which the project's quota allows; NULL means no limit. A launch waits if its
+// budget does not allow a round, but not if the quota does not. The launch must be locked: a second call finds the
+// planned runs missing and plans nothing.
 const planRounds = `
 	WITH asked AS (
 		SELECT DISTINCT coalesce(first.id, i.id) AS item_id
@@ -154,7 +155,7 @@ const planRounds = `
 	over_quota AS (
 		SELECT EXISTS (
 			SELECT FROM ranked WHERE (CAST($4 AS bigint) IS NULL OR units <= $4) AND calls > CAST($5 AS bigint)) AS is_it),
-	kept AS ( -- until now the launch repeated none of their runs
+	kept AS ( -- questions of which the launch has repeated no run so far
 		SELECT count(DISTINCT i.id) AS items
 		FROM granted g
 		CROSS JOIN unnest(g.items) AS own (id)
@@ -220,11 +221,11 @@ const lockRounds = `
 	WHERE l.id = $1 AND l.status = 'RUNNING' AND l.kind NOT IN ('EVALUATE', 'MEANING') AND t.adaptive IS NOT NULL
 	FOR NO KEY UPDATE OF l`
 
-// PlanRounds plans one more run for each of the given questions that has all its runs and is not settled, and reports
-// whether there were any such questions. It does nothing unless the launch is RUNNING and its task adaptive.
-// Questions that were missed because a process died are found when the launch is about to end.
+// PlanRounds plans one more run for each of the given questions that has all its runs and is not settled, as far as
+// budget and quota allow, and reports whether it planned any. It does nothing unless the launch is RUNNING and its task
+// adaptive. Questions that were missed because a process died are found when the launch is about to end.
 func (s *Store) PlanRounds(ctx context.Context, launchID uuid.UUID, itemIDs []int64) (planned bool, err error) {
-	// Most results do not complete a round, and only those that do make claims wait for the lock.
+	// Most results do not complete a round; only a result that completes one makes claims wait for the lock.
 	const find = `
 		SELECT EXISTS (
 			SELECT

@@ -87,8 +87,8 @@ type Usage struct {
 	FirstTokenMS *int `db:"first_token_ms"`
 }
 
-// WithMissing returns the planned runs of a question of a task in order of variant and run_index. It adds the runs
-// that never took place, with only these fields and the status STOPPED set.
+// WithMissing returns the planned runs of a question of a task in order of variant and run_index. For runs that never
+// took place it adds a Run in which only Variant, RunIndex and the status STOPPED are set.
 func (t Task) WithMissing(itemID int64, taken []Run, planned Planned) []Run {
 	var runs []Run
 	starts := make([]int, t.TotalVariants+1) // where the runs of each variant begin, and where the last ones end

@@ -42,8 +42,8 @@ func (s Scope) Home() uuid.UUID {
 // IsAll reports whether the scope covers all projects.
 func (s Scope) IsAll() bool { return s.isAll }
 
-// Within returns the condition that a column of project ids is within the scope, which the statement takes as a
-// parameter such as $2.
+// Within returns the condition that column, which holds ids of projects, is within the scope passed as parameter, such
+// as $2.
 func Within(column, parameter string) string {
 	return "(CAST(" + parameter + " AS uuid) IS NULL OR " + column + " = " + parameter + ")"
 }

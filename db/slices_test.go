@@ -71,7 +71,8 @@ func TestNumbersByAColumnAreThoseOfTheWhole(t *testing.T) {
 	require.NoError(t, err, "a task without questions has none")
 }
 
-// requireAlike compares two values field by field, and numbers up to rounding that depends on the order of addition.
+// requireAlike compares two values field by field; numbers may differ by the rounding that the order of addition
+// causes.
 func requireAlike(t *testing.T, want, got any) {
 	t.Helper()
 	var values [2]any

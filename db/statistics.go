@@ -159,7 +159,8 @@ const (
 		'latency_p99_ms', percentile_cont(0.99) WITHIN GROUP (ORDER BY r.latency_ms) FILTER (WHERE r.status = 'SUCCEEDED')`
 )
 
-// Runs that never took place count only once a task has ended: before that, they may still be made.
+// computeTaskStatistics counts runs that never took place only once a task has ended: before that, they may still be
+// made.
 const computeTaskStatistics = `
 	SELECT jsonb_build_object(` + countRuns + `,
 		'stopped', greatest(0, coalesce((
@@ -232,7 +233,7 @@ const computeVerdicts = `
 		AND EXISTS (SELECT FROM task_evaluators WHERE task_id = $1)
 		GROUP BY item_id, variant) q`
 
-// With several variants, each has its own range.
+// computeStability includes the range of the variants' numbers if there are several variants.
 const computeStability = `
 	SELECT jsonb_build_object(
 		'identical_rate', avg(CAST(consensus = 1 AS int)::float8),

@@ -118,7 +118,7 @@ type Task struct {
 	// versions.
 	CreatedBy string    `db:"created_by"`
 	CreatedAt time.Time `db:"created_at"`
-	// UpdatedAt changes with the progress of a launch: each recorded run updates the task.
+	// UpdatedAt changes with the progress of a launch: each recorded run counts as an update of the task.
 	UpdatedAt   time.Time  `db:"updated_at"`
 	StartedAt   *time.Time `db:"started_at"`
 	CompletedAt *time.Time `db:"completed_at"`
@@ -208,7 +208,7 @@ func listedTasks() string {
 	SELECT ` + taskColumns + `,
 		t.processed_items AS processed,
 		CASE
-			-- The newest run is the last entry of the index: calls need not write anything for it.
+			-- The newest run is at the end of an index, so that recording a run need not update the task's row.
 			WHEN newest.status IN ('RUNNING', 'STOPPING') THEN greatest(t.updated_at,
 				(SELECT created_at FROM evaluation_runs WHERE launch_id = newest.id ORDER BY id DESC LIMIT 1))
 			ELSE t.updated_at

@@ -78,8 +78,8 @@ func (l *Limit) keepWithin(allowance *int) {
 // call, so that only few units are waiting when a stop or a crash comes.
 const RateHorizon = 500 * time.Millisecond
 
-// The rest of the transaction prefers indexes: the planner's statistics do not cover a launch that has just
-// started, so it would sort all units or read all questions for every claim. The settings are made in the same
+// lockLaunchToClaim has the rest of the transaction prefer indexes: the planner's statistics do not cover a launch that
+// has just started, so it would sort all units or read all questions for every claim. The settings are made in the same
 // statement to save a round trip.
 const lockLaunchToClaim = `
 	SELECT g.number, o.origin, (SELECT allowed - claimed FROM allowances WHERE launch_id = $1) AS allowance,
@@ -277,7 +277,7 @@ const returnUnits = `
 	  AND u.state = 'RUNNING'
 	  AND (u.id, u.epoch) IN (SELECT * FROM unnest($1::bigint[], $2::int[]))`
 
-// $2 are the units that the worker keeps.
+// returnUnitsOfWorker returns all units of the worker $1 except $2, which the worker keeps.
 const returnUnitsOfWorker = `
 	UPDATE units u
 	SET state = CASE WHEN l.status = 'RUNNING' THEN 'QUEUED' ELSE 'STOPPED' END, epoch = u.epoch + 1, worker_id = NULL

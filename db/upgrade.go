@@ -47,8 +47,8 @@ func fillSkeletons(ctx context.Context, tx *sql.Tx) error {
 	return nil
 }
 
-// NameSkeleton returns the text that all names that look alike have in common (UTS #39), regardless of case: I, l
-// and 1 look alike, and so do i and I.
+// NameSkeleton returns a text that is the same for all names that look alike (UTS #39), regardless of case: I, l and 1
+// look alike, and so do i and I.
 func NameSkeleton(name string) string {
 	folded := strings.ToLower(confusable.Skeleton(strings.ToLower(norm.NFKC.String(name))))
 	return strings.ReplaceAll(folded, "i", "l")

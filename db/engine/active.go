@@ -33,7 +33,7 @@ const listActiveLaunches = `
 			AND (l.status = 'STOPPING' OR NOT EXISTS (SELECT FROM units u WHERE u.launch_id = l.id AND u.state = 'QUEUED')) AS
 			is_done
 	FROM launches l
-	CROSS JOIN ( -- what workers can still take for launches with lanes: each keeps its last lane for the others
+	CROSS JOIN ( -- free lanes for launches that have some; each worker reserves its last lane for launches without
 		SELECT coalesce(sum(greatest(0, w.lanes - (SELECT count(*) FROM lanes WHERE worker_id = w.id) - least(w.lanes - 1,
 		1))), 0) AS lanes
 		FROM workers w
@@ -77,7 +77,7 @@ func (l Lanes) BeforeTask(ctx context.Context, taskID uuid.UUID) (int, error) {
 	return l.before(ctx, countBefore+`l.task_id = $1`, taskID)
 }
 
-// countBefore counts the launches that start before a pending launch l, on which a condition follows.
+// countBefore counts the launches that start before a pending launch l; the condition that selects l must be appended.
 const countBefore = `
 	SELECT count(*)
 	FROM launches l

@@ -21,8 +21,8 @@ func NewAdditions(store *db.Store) Additions { return Additions{store.Pool()} }
 // AdditionLimits bound a task's size after an addition: the number of its items, and the bytes of their texts.
 type AdditionLimits struct{ Items, Bytes int }
 
-// AdditionLimitError means that the additions would give the task more items than allowed, Items being the total, or
-// items that are too long.
+// AdditionLimitError means that a task, which has Items items so far, would get more items than allowed or, if
+// IsTooLong is set, more text than allowed.
 type AdditionLimitError struct {
 	Items     int
 	IsTooLong bool

@@ -36,7 +36,7 @@ type AnnouncedAsset struct {
 	Path      string
 	Kind      string
 	IsPreview bool
-	// URL is the agent's address of the file; empty if it came inline, as Content.
+	// URL is the file's address at the agent; empty if the file came inline, as Content.
 	URL     string
 	Content []byte
 }
@@ -56,7 +56,7 @@ type FoundAsset struct {
 	AnnouncedAsset
 }
 
-// Files of a unit whose claim no longer holds are skipped, and existing rows are left as they are.
+// insertAssets skips files of units whose claim no longer holds, and leaves existing rows as they are.
 const insertAssets = `
 	INSERT INTO assets (id, task_id, unit_id, epoch, item_id, target, number, attempt, path, kind, is_preview,
 	original_url, content)
@@ -293,8 +293,8 @@ func (s Assets) Get(ctx context.Context, taskID, id uuid.UUID) (asset Asset, err
 	return asset, pg.Classify("read the asset", err)
 }
 
-// Shown selects files that pages without an account show: those of current runs or, with UnitID or ItemID, those that
-// the replay of these shows, previews included.
+// Shown selects files that pages without an account show: those of current runs or, with UnitID or ItemID, those shown
+// by the replay of that unit or item, previews included.
 type Shown struct {
 	ItemID, UnitID *int64
 }
@@ -333,9 +333,9 @@ type ClaimedAsset struct {
 // ClaimFor is how long a claim lasts unless it is renewed.
 const ClaimFor = 30 * time.Second
 
-// Claim claims assets that are due, previews last, up to a process's free places, and counts an attempt for each.
-// held counts the places that tasks already hold. A task takes a place only while more are free than it holds, so
-// that slow downloads leave places for other tasks (dynamic thresholds: Choudhury and Hahne, 1998).
+// Claim claims assets that are due, previews last, for up to free places of this process, and counts an attempt for
+// each. held is how many places each task already holds. A task gets another place only while more are free than it
+// holds, so that slow downloads leave places for other tasks (dynamic thresholds: Choudhury and Hahne, 1998).
 func (s Assets) Claim(ctx context.Context, free int, held map[uuid.UUID]int) (claimed []ClaimedAsset, err error) {
 	const claim = `
 		WITH due AS (

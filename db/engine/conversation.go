@@ -65,7 +65,7 @@ func (c Conversations) Next(ctx context.Context, unit db.Unit, limit int) (turn 
 	return turn, isTooLong, err
 }
 
-// HistoryOf returns the history of a turn's run, as Next did when it was asked.
+// HistoryOf returns the history of a turn's run, as Next returned it when the turn was asked.
 func (c Conversations) HistoryOf(ctx context.Context, run db.Run, taskID uuid.UUID,
 	limit int) (turn NextTurn, isTooLong bool, err error) {
 	// The condition on the launch lets an index find a run that was replaced: no other index covers it.

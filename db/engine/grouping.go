@@ -23,7 +23,7 @@ type Grouping struct {
 	ErrorCode, ErrorMessage                string
 }
 
-// DistinctAnswer is one of the different answers to a question; the run is the first that gave it.
+// DistinctAnswer is one of the different answers to a question; Text is from the first run that gave it.
 type DistinctAnswer struct {
 	Key  []byte `db:"answer_key"`
 	Text string `db:"text"`

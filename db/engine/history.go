@@ -43,8 +43,8 @@ type PastLaunch struct {
 	Statistics db.LaunchStatistics `db:"-"`
 }
 
-// $2 is the launch; NULL selects all launches of the task $1. Statistics stored by earlier versions lack the
-// judges' work.
+// listLaunches lists the launch $2 of the task $1, where NULL selects all its launches. Statistics stored by earlier
+// versions lack the judges' work.
 const listLaunches = `
 	SELECT l.id, l.number, l.kind, l.status, i.question_id, i.question, l.variant, l.requested_by, l.requested_via,
 	l.stopped_by, l.total_units,

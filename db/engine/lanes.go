@@ -53,8 +53,8 @@ const sharing = `
 			END AS lanes
 			FROM others)`
 
-// A worker's last lane is only given to a launch that has none, so that a hanging agent cannot hold up all other
-// tasks. While launches wait without a lane, none gets more than its share of all lanes.
+// enterLanes gives a worker's last lane only to a launch that has none, so that a hanging agent cannot hold up all
+// other tasks. While launches wait without a lane, none gets more than its share of all lanes.
 const enterLanes = `
 	INSERT INTO lanes (id, launch_id, worker_id)
 	SELECT lane, CAST(:launch AS uuid), CAST(:worker AS uuid)
@@ -84,7 +84,7 @@ const enterLanes = `
 		WHERE l.id = :launch)
 	RETURNING id`
 
-// The origins are locked in a fixed order, as in every statement that locks several.
+// noteServed locks the origins in a fixed order, as does every statement that locks several.
 const noteServed = `
 	UPDATE origins
 	SET served_at = clock_timestamp()
@@ -155,8 +155,8 @@ func lockQuota(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID) (quota proj
 	return quota, pg.Classify("lock the project's quota of lanes", err)
 }
 
-// Yield ends a lane if its launch has another one: while no origin has a free slot, a single lane is enough to
-// wait for one. If several lanes yield at once, one stays.
+// Yield ends a lane if its launch has another one: while no origin has a free slot, a single lane is enough to wait for
+// one. If all lanes yield at the same time, one stays.
 func (l Lanes) Yield(ctx context.Context, laneID, launchID uuid.UUID) (left bool, err error) {
 	const lock = `SELECT id FROM launches WHERE id = $1 FOR UPDATE`
 	const yield = `
@@ -178,7 +178,7 @@ func (l Lanes) Yield(ctx context.Context, laneID, launchID uuid.UUID) (left bool
 	return left && err == nil, err
 }
 
-// The launch is locked before the lane, as in every statement that locks both.
+// leaveLane locks the launch before the lane, as does every statement that locks both.
 const leaveLane = `
 	WITH launch AS (
 		SELECT id FROM launches WHERE id = (SELECT launch_id FROM lanes WHERE id = $1) FOR UPDATE),
@@ -195,9 +195,9 @@ func (l Lanes) Leave(ctx context.Context, laneID uuid.UUID) error {
 	return pg.Classify("leave a lane", err)
 }
 
-// A hanging agent gets few lanes while others wait: launches whose agents have the fewest lanes come first, and
-// among those the ones whose agents were given a lane longest ago. If several lanes time out together, one of them
-// goes to an agent that waits.
+// nextWaiting gives a hanging agent few lanes while others wait: launches whose agents have the fewest lanes come
+// first, and among those the ones whose agents were given a lane longest ago. If several lanes time out together, one
+// of them goes to an agent that waits.
 const nextWaiting = `
 	WITH ` + sharing + `
 	SELECT id

@@ -130,7 +130,8 @@ const doneUnits = `
 		WHERE u.id = g.unit_id AND u.state = 'RUNNING' AND u.epoch = g.epoch -- if the claim still holds
 		RETURNING u.id, u.launch_id, u.item_id, u.variant, u.target, u.run_index, CAST(NULL AS text) AS conversation_id),`
 
-// A turn may have been stored although the reply was lost; in that case its unit still belongs to the worker.
+// doneTurns skips a turn that was stored although the reply was lost; in that case its unit still belongs to the
+// worker.
 const doneTurns = `
 	turn AS (
 		SELECT * FROM unnest(

@@ -111,8 +111,8 @@ const triedUnits = `3`
 // nobody is the Owner of the installation's monthly ceiling.
 const nobody = `'00000000-0000-0000-0000-000000000000'`
 
-// Every ceiling that applies to the active launches or to the task $2, with what has been spent under it; $1 is the
-// installation's monthly ceiling, empty for none.
+// standings lists every ceiling that applies to the active launches or to the task $2, with what has been spent under
+// it; $1 is the installation's monthly ceiling, empty for none.
 const standings = `
 	WITH active AS (
 		SELECT l.id, l.created_at, l.task_id, t.max_cost, t.project_id, l.status = 'PENDING' AS is_pending
@@ -227,8 +227,8 @@ func (s Spending) Keep(ctx context.Context, monthCeiling string,
 	return stopped, verdict, err
 }
 
-// SpentBy returns a ceiling that leaves nothing for another launch of a task without an active one; nil means that
-// the task may run. The check prevents launches that would be stopped at once. It reserves nothing: Keep decides
+// SpentBy returns a ceiling that leaves nothing for another launch of a task that has no active launch; nil means that
+// the task may run. The check prevents launches that would be stopped immediately. It reserves nothing: Keep decides
 // once the launch runs.
 func (s Spending) SpentBy(ctx context.Context, taskID uuid.UUID, monthCeiling string) (*Standing, error) {
 	var found []Standing

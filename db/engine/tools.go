@@ -98,7 +98,7 @@ type ToolCall struct {
 	HasFailed bool `db:"has_failed"`
 }
 
-// ToolCallFilter selects the calls of a tool: those that failed, or the first in each run; empty selects all.
+// ToolCallFilter selects the calls of a tool: all of them, those that failed, or the first in each run.
 type ToolCallFilter struct {
 	Tool                  string
 	OnlyFailed, OnlyFirst bool
@@ -172,7 +172,7 @@ func (j Journal) pathDifferences(ctx context.Context, taskID uuid.UUID,
 			c.path, c.times, u.path AS usual_path, coalesce(c.latency_ms, 0) AS latency_ms, count(*) OVER () AS total
 		FROM called c
 		JOIN usual u ON u.item_id = c.item_id AND u.variant = c.variant AND u.path <> c.path
-			-- a run that failed on the way went no other one
+			-- a failed run does not differ if its path is the beginning of the usual one
 			AND (c.status = 'SUCCEEDED' OR u.path[1 : cardinality(c.path)] <> c.path)
 		JOIN numbered i ON i.id = c.item_id
 		ORDER BY i.number, c.variant, c.run_index

@@ -43,7 +43,7 @@ const (
 	ReasonColumn   = "COLUMN_MISSING"
 	ReasonTooLarge = "TASK_TOO_LARGE"
 	ReasonInvalid  = "TASK_INVALID"
-	// ReasonSensitive: the task would send what its project does not allow.
+	// ReasonSensitive means that the task would send what its project does not allow.
 	ReasonSensitive = "SENSITIVE_CONTENT"
 )
 
@@ -117,7 +117,7 @@ type FiringCopy struct {
 	Reason string
 }
 
-// FiringTiming is when a schedule fires next, and how many times have been missed between the planned time and now.
+// FiringTiming is when a schedule fires next, and how many planned times were missed between the present one and now.
 type FiringTiming struct {
 	Next   time.Time
 	Missed int
@@ -201,8 +201,8 @@ func (s Schedules) States(ctx context.Context, scope db.Scope, tasks []uuid.UUID
 	return states, nil
 }
 
-// Before returns up to most earlier firings of the schedule, newest first: only those whose task still exists and
-// has a summary.
+// Before returns at most the given number of firings before the one that made a task, newest first: only those whose
+// task still exists and has a summary.
 func (s Schedules) Before(ctx context.Context, taskID uuid.UUID, most int) (found []Firing, err error) {
 	const list = `
 		SELECT ` + columns + `
@@ -215,8 +215,8 @@ func (s Schedules) Before(ctx context.Context, taskID uuid.UUID, most int) (foun
 	return found, pg.Classify("look for earlier firings", err)
 }
 
-// WithResults returns the firing of a schedule that made a task, or with uuid.Nil the newest one, if it has a
-// summary; otherwise db.ErrNotFound.
+// WithResults returns the firing of a schedule that made a task, if it has a summary, or with uuid.Nil the newest
+// firing that has a task and a summary. It returns db.ErrNotFound if there is none.
 func (s Schedules) WithResults(ctx context.Context, scope db.Scope, scheduleID,
 	taskID uuid.UUID) (f Firing, err error) {
 	find := `
@@ -235,7 +235,7 @@ func (s Schedules) WithResults(ctx context.Context, scope db.Scope, scheduleID,
 const watched, learned = 400, 20
 
 // Watched returns the firings with results that a control chart covers, up to a planned time (nil means all), oldest
-// first. If there are too many, those in between are left out: the moving average has long forgotten them.
+// first. If there are too many, those in between are left out: they no longer affect the moving average noticeably.
 func (s Schedules) Watched(ctx context.Context, scope db.Scope, scheduleID uuid.UUID,
 	until *time.Time) (found []Firing, err error) {
 	list := `

@@ -183,8 +183,8 @@ func TestAnotherAttemptBeginsAnew(t *testing.T) {
 	require.Equal(t, 30, l.LongestSilence())
 }
 
-// The events waiting to be stored for an agent that sends small events without end are limited by the memory that
-// they take, not by the length of their contents.
+// If an agent sends small events without end, the events waiting to be stored are limited by the memory that they take,
+// not by the length of their contents.
 func TestSmallEventsAreBoundedByTheirMemory(t *testing.T) {
 	t.Parallel()
 	log := NewLog(0)

@@ -17,15 +17,15 @@ const (
 	manyEvents = 20_000
 	maxEvents  = 40_000
 	maxBytes   = 20 << 20
-	// manyWaiting is the number of bytes waiting to be stored above which a log is thinned; above maxWaiting it
-	// accepts only ends.
+	// manyWaiting is the number of bytes waiting to be stored above which a log is thinned; above maxWaiting it accepts
+	// only ends (isEnd).
 	manyWaiting = 512 << 10
 	maxWaiting  = 1 << 20
 	// maxTail is the length up to which further pieces are appended to a text: copying a longer text for every piece
 	// would be slow.
 	maxTail = 64 << 10
-	// maxEventsWaiting is the maximum number of waiting events, not counting ends: each takes about 400 bytes of
-	// memory besides its content.
+	// maxEventsWaiting is the maximum number of waiting events, not counting ends: each takes about 400 bytes of memory in
+	// addition to its content.
 	maxEventsWaiting = 12_000
 )
 

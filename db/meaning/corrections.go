@@ -12,16 +12,15 @@ import (
 	"wending/db/pg"
 )
 
-// Correction is what a person said about which answers of a variant to a question say the same. It stands before what
-// models say, now and later, for as long as the answers do.
+// Correction is a person's decision on which answers of a variant to a question say the same. It takes precedence over
+// the groupings of models, existing and later ones, for as long as the answers remain.
 type Correction struct {
 	Variant int `db:"variant"`
 	// Version counts the corrections of a question and variant, from 1, by any reviewer.
 	Version   int       `db:"version"`
 	Reviewer  string    `db:"reviewer"`
 	CreatedAt time.Time `db:"created_at"`
-	// Keys are the keys of the answers; each has a group, from 0. Answers with the same number of content differ at most
-	// in format.
+	// Keys are the keys of the answers; each has a group, from 0. Answers with equal Contents differ at most in format.
 	Keys     pq.ByteaArray `db:"keys"`
 	Groups   pq.Int64Array `db:"groups"`
 	Contents pq.Int64Array `db:"contents"`

@@ -10,8 +10,8 @@ import (
 	"wending/db/measure"
 )
 
-// Groups are the groups of the answers of one variant to a question. Groups with the same number say the same in all
-// variants.
+// Groups are the groups of one variant's answers to a question. Across variants, groups with the same number say the
+// same.
 type Groups struct {
 	// Of has the group of each answer, by Key; Unsure are the answers whose group is not certain.
 	Of     map[string]int
@@ -26,8 +26,8 @@ func (g Groups) cover(answers []measure.Answer) bool {
 	})
 }
 
-// Numbers sum up the answers of one variant to a question by what they say. They are the namesakes of those of
-// measure.Question.
+// Numbers summarise the answers of one variant to a question by what they say. The fields that measure.Question also
+// has are computed there from the answers' texts.
 type Numbers struct {
 	// Letters has a letter for each run; answers with the same letter say the same. - means that the run has no answer.
 	Letters string
@@ -116,11 +116,11 @@ func numbersOf(answers []measure.Answer, keys [][]byte) (one Numbers) {
 	return one
 }
 
-// corrected applies what a person said about a variant's answers to groups that are known so far, which have numbers
-// below next. Each of the person's groups keeps the number of the known group with which it has the most answers in
-// common, so that it keeps its letter in all variants and what a model said about it; others are new. The group of an
-// answer that no person has placed, because it came later, is not certain. ok is false if fewer than two of the answers
-// that the person placed are still there.
+// corrected applies what a person said about a variant's answers to the groups known so far, whose numbers are below
+// next. Each of the person's groups keeps the number of the known group with which it has the most answers in common,
+// so that it keeps its letter in all variants and the model's note; the others get new numbers. The group of an answer
+// that no person has placed, because it came later, is not certain. ok is false if fewer than two of the answers that
+// the person placed are still there.
 func (c Correction) corrected(answers []measure.Answer, known Groups, next int) (of Groups, after int, ok bool) {
 	placed := map[string]int{}
 	for n, key := range c.Keys {

@@ -9,7 +9,7 @@ import (
 	"wending/db/measure"
 )
 
-// keyed returns the answers that single letters stand for; - is a run without an answer.
+// keyed returns an answer for each letter; - is a run without an answer.
 func keyed(letters string) (answers []measure.Answer) {
 	for _, letter := range letters {
 		answer := measure.Answer{Key: measure.Key([]byte(string(letter)))}
@@ -21,7 +21,7 @@ func keyed(letters string) (answers []measure.Answer) {
 	return answers
 }
 
-// grouped returns the groups in which the letters have the numbers of their places.
+// grouped returns groups: the answers whose letters occur in the nth text are in group n.
 func grouped(groups ...string) Groups {
 	of := Groups{Of: map[string]int{}, Unsure: map[string]bool{}}
 	for n, letters := range groups {
@@ -82,7 +82,7 @@ func correction(variant int, groups ...string) (said Correction) {
 	return said
 }
 
-// item returns an item whose answers a model grouped; none means that it did not.
+// item returns an item whose answers a model grouped; an empty model means that no model did.
 func item(model Groups, variants ...string) groupedItem {
 	one := groupedItem{Contents: 2, HasMeaning: len(model.Of) > 0, corrections: map[int]Correction{}}
 	for key, group := range model.Of {

@@ -38,7 +38,7 @@ type VariantMeaning struct {
 	Unsure []int   `json:"unsure" nullable:"false" doc:"run_index of the answers whose group is not certain"`
 	// Agreement is nil with one run, or where a run is missing.
 	Agreement *float64 `json:"agreement" doc:"Share of pairs of runs whose answers say the same thing; null with one run or if a run is missing" example:"0.6"`
-	// Version is what the next grouping by a person must name.
+	// Version is what the next grouping by a person must state.
 	Version  int     `json:"version" doc:"Number of groupings of these answers made by people, which the next one must state; 0 if there is none yet" example:"1"`
 	Reviewer *string `json:"reviewer" doc:"Name of the person who grouped these answers; null if nobody did, or if the answers have changed since" example:"李雷"`
 	Letters  string  `json:"letters" doc:"Like letters, but answers that say the same thing share a letter, across all variants" example:"AABAA"`
@@ -46,8 +46,8 @@ type VariantMeaning struct {
 }
 
 // OfVariant returns the meaning of a variant's answers; nil while it is not known, or if nobody groups answers. notes
-// are the lines of the question's groups (report.Question.Notes); groups are the places of the
-// variant's groups among these.
+// are the notes on the question's groups (report.Question.Notes); groups are the indexes of the variant's groups in
+// notes.
 func (of Known) OfVariant(notes []string) (one *VariantMeaning, groups []int) {
 	if of.By == nil && !of.HasFailed {
 		return nil, nil

@@ -190,7 +190,7 @@ func Apply(ctx context.Context, tx *sqlx.Tx, itemIDs []int64) error {
 	return store(ctx, tx, items)
 }
 
-// grouped returns the groups of the answers of each variant, and how they are known; both are empty where they are not.
+// grouped returns the groups of each variant's answers, and how they were determined; both are empty where unknown.
 func (g groupedItem) grouped() (of []Groups, by []By) {
 	of, by = make([]Groups, len(g.variants)), make([]By, len(g.variants))
 	known, next := g.groups(), len(g.Keys)

@@ -14,11 +14,11 @@ type By struct {
 	IsLessBetter bool
 	// IsOfAnswers reports that runs without an answer do not count, so that a variant with few answers could lead.
 	IsOfAnswers bool
-	// Limit is how the differences that matter are limited.
+	// Limit is the kind of limit below which a difference does not matter.
 	Limit Limit
 }
 
-// Limit is how the differences of a number that matter are limited.
+// Limit is the kind of limit below which a difference of a number does not matter.
 type Limit string
 
 // The kinds of limits: none, an absolute share, or a fraction of the other variant's mean.

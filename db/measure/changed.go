@@ -7,7 +7,7 @@ import (
 	"wending/db/measure/facts"
 )
 
-// Between describes how the most common answers of two tasks to a question differ.
+// Between describes how the two tasks' most common answers to a question differ.
 type Between struct {
 	// Level is the level of the two answers, as if one task had given both.
 	Level      Level
@@ -86,7 +86,7 @@ var Losses = []Loss{LostAnswer, LostVerdict, LostAccord, LostStability, LostRati
 // lostScore is the fall of a mean score, on a scale from 0 to 1, that exceeds the usual variation of a judge.
 const lostScore = 0.1
 
-// People's opinions about a question as a whole, besides the verdicts on which all agree.
+// Values of ComparedQuestion.Opinion, which is the verdict on which all people agree, or OpinionDivided.
 const (
 	opinionPass = "PASS"
 	// OpinionDivided means that people's verdicts differ.

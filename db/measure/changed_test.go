@@ -10,7 +10,7 @@ import (
 
 const thirty = "收到申请后，应当在 30 日内书面答复申请人，并说明理由。"
 
-// betweenThirty compares an answer with thirty.
+// betweenThirty compares an answer with the constant thirty.
 func betweenThirty(t *testing.T, b string) *Between {
 	t.Helper()
 	between, err := CompareAnswers(t.Context(), Answer{Key: Key([]byte(thirty)), Text: []byte(thirty)},

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A common sequence is in the order of both texts, and no longer one exists: over several rows of 64 cells and beyond
-// the kept rows, with few and with many different tokens.
+// The matches are in the order of both texts, and there is no longer common sequence: over several rows of 64 cells and
+// beyond the kept rows, with few and with many different tokens.
 func TestMatchesAreALongestCommonSequence(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(27, 1))

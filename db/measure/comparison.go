@@ -36,7 +36,7 @@ type ComparedQuestion struct {
 	Judged, Passes int
 	// PassShare is the share of its judged runs that passed, Score the mean score of its runs.
 	PassShare, Score *float64
-	// Letters has one letter for each run, as in Question. Novelty is as in Novelty.
+	// Letters has one letter for each run, as in Question. Novelty is the result of the function Novelty.
 	Letters string
 	Novelty *float64
 	// Opinion is people's verdict on the question as a whole, or OpinionDivided if their verdicts differ; empty if
@@ -70,8 +70,8 @@ type Pair struct {
 	Between *Between
 	// IsPending reports that the answers have not been compared yet.
 	IsPending bool
-	// Tested is the outcome of the test whether the question changed; nil if a side has too few runs, or the question
-	// has not been tested yet.
+	// Tested is the outcome of testing whether the question changed; nil if a side has too few runs, or the question has
+	// not been tested yet.
 	Tested *Tested
 	// Confirmed is the result of the runs made to confirm the change; nil if there are none.
 	Confirmed *Confirmed
@@ -162,7 +162,7 @@ func (c Comparison) Only(ofA, ofB func(ComparedQuestion) bool) Comparison {
 	return only
 }
 
-// Numbers returns the numbers that a gate compares, by name. Agreement by meaning is only there if it is known for a
+// Numbers returns the numbers that a gate compares, by name. Agreement by meaning is included only if it is known for a
 // question in both tasks.
 func (c Comparison) Numbers() map[string]Change {
 	numbers := map[string]Change{

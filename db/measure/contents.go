@@ -33,7 +33,7 @@ func Contents(texts []string) (contents []int, count int) {
 	return contents, count
 }
 
-// formsOf returns what texts have in common that differ only in their format. Empty answers are alike.
+// formsOf returns the forms of a text: texts that differ only in format have one in common. Empty answers are alike.
 func formsOf(text string) (forms []string) {
 	if strings.TrimSpace(text) == "" {
 		return []string{""}

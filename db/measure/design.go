@@ -101,9 +101,9 @@ func (d Design) Basis() Basis {
 	return d.PassBasis
 }
 
-// Detectable is the difference of two means that is detected in four of five cases, with clusters independent
-// questions and runs runs of each in either version (Miller 2024, arXiv:2411.00640, equation 9, solved for the
-// difference).
+// Detectable is the difference of two means that is detected in four of five cases, given the numbers of independent
+// clusters of questions and of runs per question in either version (Miller 2024, arXiv:2411.00640, equation 9, solved
+// for the difference).
 type Detectable struct {
 	// Agreement is nil with one run per question. Both are nil with fewer than two clusters.
 	PassRate  *float64 `json:"pass_rate" doc:"Smallest detectable difference between two pass rates; null with fewer than two clusters of questions" example:"0.11"`

@@ -11,7 +11,7 @@ const (
 	NotWorse Verdict = "not_worse"
 	// IsWorse means that, beyond chance, the number is worse by more than the margin.
 	IsWorse Verdict = "worse"
-	// Undecided means that a comparison of this size shows neither; with fewer than two clusters, none shows either.
+	// Undecided means that a comparison of this size shows neither, as is always the case with fewer than two clusters.
 	Undecided Verdict = "undecided"
 )
 

@@ -107,7 +107,7 @@ var fold = cases.Fold()
 func Plain(text string) string {
 	runes := folded(text)
 	kept := make([]byte, 0, len(text))
-	last, isBegin := rune(0), true // the last rune kept; only white space and marks stand before the rune in its line
+	last, isBegin := rune(0), true // the last rune kept; whether only white space and marks precede the rune in its line
 	digitAt := func(n int) bool { return n >= 0 && n < len(runes) && unicode.IsDigit(runes[n]) }
 	for n, r := range runes {
 		isAtBegin := isBegin
@@ -211,7 +211,7 @@ func CanonicalJSON(text string) string {
 	return canonical.String()
 }
 
-// withPlainNumbers gives equal numbers the same spelling. Numbers that float64 cannot represent exactly are left.
+// withPlainNumbers gives equal numbers the same spelling. Numbers that float64 cannot represent exactly stay unchanged.
 func withPlainNumbers(value any) any {
 	switch value := value.(type) {
 	case map[string]any:

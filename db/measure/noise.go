@@ -68,7 +68,7 @@ type Noise struct {
 	Parts []Part `json:"parts" nullable:"false" doc:"One part for each source"`
 	// ICC is the correlation of two scores of the same question and variant.
 	ICC *float64 `json:"icc" doc:"Intraclass correlation: the share of the variance of a variant's single scores that comes from questions. 1: repeats never differ; null if the parts are unknown or nothing varies" example:"0.62"`
-	// Advice is the source of most of the error of a mean.
+	// Advice is the source that contributes most to the error of a mean.
 	Advice *Source `json:"advice" enum:"question,run,vote" doc:"Source of most of the error of a mean score: question (add questions), run (add runs), vote (add votes); null if the parts are unknown or nothing varies" example:"vote"`
 }
 

@@ -9,7 +9,7 @@ import (
 // Change describes the change of a number between two tasks on the questions they share: the statistics of paired
 // differences in metrics.md.
 type Change struct {
-	// N is the number of questions for which both tasks know the number, LeftOut the number of the others, Clusters
+	// N is the number of questions for which the number is known in both tasks, LeftOut the number of the others, Clusters
 	// the number of independent groups among the former.
 	N, LeftOut, Clusters int
 	// MeanA and MeanB are the tasks' own means on these questions. Mean is the mean of the differences: the second

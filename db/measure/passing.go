@@ -81,7 +81,7 @@ const (
 	oneSided = 0.975 // the probability on one side of the interval
 )
 
-// Summarise computes the statistics of questions that should have runs runs each; errors is the number of
+// Summarise computes the statistics of questions that should have runsPerItem runs each; errors is the number of
 // evaluations that ended with an error. Call it only for tasks that have evaluators.
 func Summarise(questions []Judged, runsPerItem, errors int) Statistics {
 	s := Statistics{Errors: errors}

@@ -278,7 +278,7 @@ func Differing(statements []facts.Statement, runs []int) []Fact {
 		list[n] = Fact{Kind: one.Kind, Label: one.Label, Missing: runsOf(one.Missing)}
 		values := &list[n].Values
 		for _, value := range one.Values {
-			if len(*values) > 0 && !one.IsConflict { // also true for a value that is merely more or less exact
+			if len(*values) > 0 && !one.IsConflict { // further values are merely more or less exact
 				(*values)[0].Runs = append((*values)[0].Runs, runsOf(value.Runs)...)
 				slices.Sort((*values)[0].Runs)
 				continue

@@ -36,7 +36,7 @@ func (s Sample) Clusters() int {
 func (s Sample) grouped() (places []int, count int) {
 	places, named := make([]int, len(s.clusters)), map[string]int{}
 	for n, cluster := range s.clusters {
-		if cluster != "" && n > 0 && cluster == s.clusters[n-1] { // most clusters stand together
+		if cluster != "" && n > 0 && cluster == s.clusters[n-1] { // most clusters are contiguous
 			places[n] = places[n-1]
 			continue
 		}

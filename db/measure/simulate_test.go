@@ -160,7 +160,8 @@ func falseWorse(variants int) float64 {
 
 // settledQuestions asks a question until it is settled, three times at least, as an adaptive task does. Of ten
 // questions, seven always get the same answer, three are split 70 : 30 among twenty prepared answers. It returns the
-// share of questions whose leader is that of the twenty answers, and the share of twenty calls that were made.
+// share of questions whose leader is also the leader of all twenty answers, and the share of twenty calls that were
+// made.
 func settledQuestions() (found, made float64) {
 	const most = 20
 	settled := SettledFrom(DefaultConfidence)

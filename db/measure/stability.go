@@ -70,8 +70,8 @@ func Letter(n int) string {
 	return string(rune('\u0100' + n - 52))
 }
 
-// ProvedShare returns the lower end of the 95 % Wilson interval for equal equal answers out of runs: the share of
-// equal answers that the data support.
+// ProvedShare returns the lower end of the 95 % Wilson interval if all runs gave equal answers: the share of equal
+// answers that the data support.
 func ProvedShare(runs int) float64 {
 	const z = 1.959963984540054
 	return float64(runs) / (float64(runs) + z*z)

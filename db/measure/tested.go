@@ -76,7 +76,7 @@ func AreVerdicts(pairs []Pair) bool {
 type Fresh struct {
 	// First and Last are the numbers of these runs.
 	First, Last int
-	// Keys has a key, as Shift takes them, for each of these runs that exists.
+	// Keys has a key (see Shift) for each of these runs that exists.
 	Keys []string
 	// Judged is how many of them have a verdict, Passes how many of those passed.
 	Judged, Passes int

@@ -73,7 +73,7 @@ type FiringSummary struct {
 	Drifts []Drift `json:"drifts,omitempty"`
 	// FactChanges are the questions whose facts changed since the previous firing; nil without one.
 	FactChanges *FactChanges `json:"facts_changed,omitempty"`
-	// ConfigurationChanges are what the task uses and that changed since the previous firing; nil without one.
+	// ConfigurationChanges are the changes since the previous firing to what the task uses; nil if there are none.
 	ConfigurationChanges []ConfigurationChange `json:"configuration_changes,omitempty"`
 	// Configuration identifies what is asked, which agents are asked, and how answers are judged; empty for firings
 	// recorded by older versions.

@@ -38,7 +38,7 @@ func TestPointsHaveTheirIntervals(t *testing.T) {
 	require.NotContains(t, measure.PointsOf(questions(0.5), nil), measure.MetricCost)
 }
 
-// variant makes a variant that is watched.
+// variant returns a watched variant.
 func variant(now []measure.ComparedQuestion, before ...[]measure.ComparedQuestion) measure.Watched {
 	return measure.Watched{VariantPoints: measure.VariantPoints{Points: measure.PointsOf(now, nil)}, Now: now,
 		Before: before}

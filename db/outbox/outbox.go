@@ -48,7 +48,7 @@ const (
 // States lists all states.
 var States = []State{Pending, Sent, GivenUp}
 
-// keptDays is for how many days finished deliveries are listed.
+// keptDays is the number of days for which finished deliveries are listed.
 const keptDays = 30
 
 // LongLaunch is the minimum duration of a launch that sends Progress.

@@ -36,9 +36,9 @@ func (o Outbox) Pushing(ctx context.Context) (launches []uuid.UUID, err error) {
 }
 
 // findOwn finds the runs of the launch $1 that have not been pushed, at most $2. A run waits for the verdicts of judges
-// and, unless the launch has ended ($3), until it is known which answers say the same thing, if a model groups them.
-// Runs do not become visible in the order of their ids, so no position in that order separates old from new. A judge's
-// unit is created in the transaction that stores its run.
+// and, if a model groups its question's answers, for the grouping unless the launch has ended ($3). Runs do not become
+// visible in the order of their ids, so no position in that order separates old from new. A judge's unit is created in
+// the transaction that stores its run, so no run is seen without the units that will judge it.
 const findOwn = `
 	SELECT r.id, coalesce(octet_length(r.response_body), 0) AS size
 	FROM evaluation_runs r
@@ -81,7 +81,7 @@ type pushable struct {
 	Size int   `db:"size"`
 }
 
-// batch returns as many of the first runs as one delivery takes, and the others.
+// batch returns the ids of the first runs, as many as fit into one delivery, and the other runs.
 func batch(runs []pushable) (ids pq.Int64Array, others []pushable) {
 	size := 0
 	for n, run := range runs {

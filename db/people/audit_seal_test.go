@@ -134,8 +134,8 @@ func TestLawfulRemovalIsToldApart(t *testing.T) {
 	require.Equal(t, 10-removed, found.Entries)
 }
 
-// An installation of an older version is sealed once, at its first start. A new key replaces the previous key's
-// seal. After a key is lost, the audit is sealed again on purpose, which adds an entry.
+// An installation upgraded from an older version is sealed once, at its first start. A new key replaces the previous
+// key's seal. After a key is lost, the audit is sealed again on purpose, which adds an entry.
 func TestTheSealFollowsUpgradesAndKeys(t *testing.T) {
 	t.Parallel()
 	store, tables, log, entries := sealed(t)

@@ -91,7 +91,7 @@ func TestTheChainShowsWhatIsMissing(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, total)
 
-	var middle time.Time // entries that were added at once may have their numbers in another order than their times
+	var middle time.Time // entries added concurrently may be numbered in a different order than their times
 	require.NoError(t, tables.Get(&middle, `SELECT max(at) FROM audit_entries WHERE seq <= 20`))
 	removed, err := log.Prune(t.Context(), time.Hour)
 	require.NoError(t, err)

@@ -165,9 +165,9 @@ func (p People) Now(ctx context.Context) (now time.Time, err error) {
 // failuresKept is how long a failed sign-in counts.
 const failuresKept = 15 * time.Minute
 
-// Attempt counts an attempt under a key before it is made, so that concurrent attempts are also counted. If there are
-// more than the limit, it returns how long attempts will be refused; 0 means that the attempt may be made. A
-// successful attempt is refunded.
+// Attempt counts an attempt under a key before it is made, so that concurrent attempts are also counted. If the count
+// exceeds the given limit, it returns how long attempts will be refused; 0 means that the attempt may be made. The
+// caller must refund a successful attempt (Refund or ForgetFailures).
 func (p People) Attempt(ctx context.Context, key string, most int) (wait time.Duration, err error) {
 	const count = `
 		INSERT INTO failed_sign_ins AS f (key, failures) VALUES ($1, 1)

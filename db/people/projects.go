@@ -28,7 +28,8 @@ type Project struct {
 	SmallestPercent float64 `db:"smallest_percent"`
 	// TraceURL is where the agents' traces are shown.
 	TraceURL TraceTemplate `db:"trace_url"`
-	// SensitivePatterns are what no launch may send, in the form of ParsePattern; nil means the installation's.
+	// SensitivePatterns describe what no launch may send, in the syntax of ParsePattern; nil means the installation's
+	// patterns.
 	SensitivePatterns pq.StringArray `db:"sensitive_patterns"`
 }
 

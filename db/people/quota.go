@@ -23,7 +23,7 @@ const (
 
 // QuotaExceededError means that a project has exhausted a quota.
 type QuotaExceededError struct {
-	// What is Uploads, Disk or Calls.
+	// What is QuotaUploads, QuotaDisk or QuotaCalls.
 	What string
 	// Most is the quota, Used the part that is already used; both are formatted for people.
 	Most, Used string
@@ -52,7 +52,7 @@ const nearly = 80
 
 // QuotaNear is a quota that is nearly or completely exhausted.
 type QuotaNear struct {
-	// What is Calls, Uploads, Disk or Cost.
+	// What is QuotaCalls, QuotaUploads, QuotaDisk or QuotaCost.
 	What string
 	// Percent is the used part of the quota, rounded down.
 	Percent int
@@ -91,7 +91,7 @@ func amount(text string) float64 {
 	return number
 }
 
-// Near returns the quotas of a project that are nearly exhausted. Nothing is counted if it has no quotas.
+// Near returns the quotas of a project that are nearly exhausted. Nothing is counted if the project has none.
 func (q Quotas) Near(ctx context.Context, projectID uuid.UUID) ([]QuotaNear, error) {
 	project, err := New(q.store).Project(ctx, projectID)
 	if err != nil || project.CallsPerDay == nil && project.UploadsPerDay == nil && project.DiskBytes == nil &&
@@ -130,8 +130,8 @@ func (q Quotas) Used(ctx context.Context, projectID uuid.UUID) (used QuotaUsed, 
 	return used, err
 }
 
-// Admits returns a QuotaExceededError unless a project may make the given number of additional calls and use more
-// space. Nothing is counted if it has no quotas.
+// Admits returns a QuotaExceededError unless a project may use more space and make the additional calls that count
+// returns. count is called only if the project has a quota of calls.
 func (q Quotas) Admits(ctx context.Context, projectID uuid.UUID, count func() (calls int, err error)) error {
 	project, err := New(q.store).Project(ctx, projectID)
 	if err != nil || project.DiskBytes == nil && project.CallsPerDay == nil {

@@ -20,7 +20,7 @@ import (
 const (
 	MaxPatterns      = 100
 	MaxPatternLength = 200
-	// maxInstructions is the maximum size of a compiled pattern: the time that it takes for a character.
+	// maxInstructions is the maximum size of a compiled pattern, which determines how long it takes per character.
 	maxInstructions = 300
 )
 
@@ -54,7 +54,7 @@ func ParsePattern(text string) (Pattern, error) {
 	return Pattern{Text: text, expression: expression}, nil
 }
 
-// compile compiles an expression that does not take too long.
+// compile compiles an expression. It returns ErrPattern if the expression is invalid or could take too long to match.
 func compile(text string) (*regexp.Regexp, error) {
 	parsed, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
@@ -80,8 +80,8 @@ func folded(text string) string {
 // Finder finds patterns in texts.
 type Finder []Pattern
 
-// Find returns the patterns that a text contains, as it is written or with characters of another width and invisible
-// ones; it stops when ctx ends.
+// Find returns the patterns that a text contains, regardless of the width of characters and, for words, of case and
+// invisible characters. It stops when ctx ends.
 func (f Finder) Find(ctx context.Context, text string) (found []string) {
 	if len(f) == 0 || text == "" {
 		return nil

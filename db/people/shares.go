@@ -47,7 +47,7 @@ const readShares = `
 	SELECT ` + shareColumns + `, s.expires_at <= now() AS is_expired
 	FROM shares s`
 
-// The question of a unit is the first one of its runs.
+// shareColumns are the columns of a Share, from shares s. The question of a unit is the first one of its runs.
 const shareColumns = `s.id, s.task_id, s.kind, s.item_id, s.unit_id, s.created_by, s.expires_at, s.revoked_at, s.used_at,
 	s.created_at, (
 		SELECT count(*)
@@ -56,7 +56,7 @@ const shareColumns = `s.id, s.task_id, s.kind, s.item_id, s.unit_id, s.created_b
 		WHERE i.id = coalesce(s.item_id, (SELECT min(r.item_id) FROM evaluation_runs r WHERE r.unit_id = s.unit_id))
 		HAVING count(*) > 0) AS number`
 
-// RunsToShare returns the item of a question of a task that has runs; it is db.ErrNotFound if there is none.
+// RunsToShare returns the item of the question with the given id if it has current runs, or db.ErrNotFound.
 func (p People) RunsToShare(ctx context.Context, taskID uuid.UUID, questionID string) (itemID int64, err error) {
 	const read = `
 		SELECT i.id

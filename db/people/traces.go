@@ -9,8 +9,8 @@ import (
 	"wending/db"
 )
 
-// TraceTemplate is a template of addresses in the tracing of a project's agents, such as
-// https://trace.example/{trace_id}; empty means that there are no links to it.
+// TraceTemplate is a template for the addresses at which the traces of a project's agents are shown, such as
+// https://trace.example/{trace_id}; empty means that there are no links.
 type TraceTemplate string
 
 // MaxTraceTemplate is the maximum length of a template, in characters.
@@ -27,8 +27,8 @@ func (t TraceTemplate) filled(own, agents string) string {
 	return strings.NewReplacer(traceID, own, agentTraceID, agents).Replace(string(t))
 }
 
-// IsValid reports whether the template is an http or https address with a placeholder. The host has none: agents choose
-// their ids, and must not choose where a link leads.
+// IsValid reports whether the template is an http or https address with a placeholder, but none in the host: agents
+// choose their ids, and must not choose where a link leads.
 func (t TraceTemplate) IsValid() bool {
 	const mark = "0-id-0"
 	filled := t.filled(mark, mark)
@@ -39,7 +39,7 @@ func (t TraceTemplate) IsValid() bool {
 		!strings.ContainsFunc(filled, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) })
 }
 
-// IsOfAgents reports whether the addresses are found by the agents' own ids alone.
+// IsOfAgents reports whether the template contains only the agents' own ids.
 func (t TraceTemplate) IsOfAgents() bool { return !strings.Contains(string(t), traceID) }
 
 // Address returns the address for a run; empty if the run lacks an id that the template contains.
@@ -54,8 +54,8 @@ func (t TraceTemplate) Address(run db.Run) string {
 	return t.filled(escaped(run.TraceID), agents)
 }
 
-// escaped returns an id as part of a path or a query; empty for one that is absent, or that browsers would take for a
-// step in the path even in its escaped form.
+// escaped returns an id as part of a path or a query; empty if it is absent, or if browsers would interpret it as . or
+// .. in a path even in its escaped form.
 func escaped(id *string) string {
 	if id == nil || *id == "." || *id == ".." {
 		return ""

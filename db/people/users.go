@@ -122,8 +122,8 @@ func (p People) HasAdmin(ctx context.Context) (has bool, err error) {
 	return has, pg.Classify("look for an administrator", err)
 }
 
-// SetPassword replaces the password of a signed-in account, ends the account's other sessions, and revokes its tokens
-// except the ones in kept.
+// SetPassword replaces the password of a signed-in account, ends the account's sessions other than except, and revokes
+// its tokens except the ones in kept.
 func (p People) SetPassword(ctx context.Context, id uuid.UUID, hash string, except uuid.UUID, kept []uuid.UUID) error {
 	const set = `UPDATE users SET password_hash = $2, must_change_password = false, updated_at = now() WHERE id = $1`
 	return p.change(ctx, "replace a password", func(tx *sqlx.Tx) error {
@@ -191,8 +191,8 @@ func (p People) ChangeUser(ctx context.Context, id uuid.UUID, change Change) err
 	})
 }
 
-// countAdmins counts the accounts that may manage accounts and locks them until the transaction ends: otherwise
-// two administrators could demote each other at once.
+// countAdmins counts the accounts that may manage accounts and locks them until the transaction ends: otherwise two
+// administrators could demote each other at the same time.
 func countAdmins(ctx context.Context, tx *sqlx.Tx) (count int, err error) {
 	var ids []uuid.UUID
 	err = tx.SelectContext(ctx, &ids, `SELECT id FROM users WHERE is_admin AND disabled_at IS NULL ORDER BY id FOR UPDATE`)

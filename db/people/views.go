@@ -14,8 +14,7 @@ import (
 // ViewKind is the kind of page that a saved view filters.
 type ViewKind string
 
-// The kinds of saved views: of the questions in a task's results, of the questions in its review, and of the tasks in
-// the list.
+// The kinds of saved views: of the questions in a task's results or its review, and of the tasks in the list.
 const (
 	QuestionViews ViewKind = "questions"
 	TaskViews     ViewKind = "tasks"

@@ -52,11 +52,11 @@ type driverConn interface {
 	driver.Validator
 }
 
-// guardedConn is a connection that is abandoned after an error that did not come from the server. The driver takes an
-// error message of more than 30,000 bytes, such as one that quotes a long value, for plain text and leaves the rest
-// of it unread: its next read would interpret four letters of the rest as a length, and allocate a gigabyte. The
-// error is returned unchanged: after driver.ErrBadConn database/sql would run the statement again, although it may
-// have taken effect.
+// guardedConn is a connection that is abandoned after an error that did not come from the server. The driver mistakes
+// an error message of more than 30,000 bytes, such as one that quotes a long value, for plain text and leaves the rest
+// of it unread: its next read would interpret four letters of the rest as a length, and allocate a gigabyte. The error
+// is returned unchanged: after driver.ErrBadConn database/sql would run the statement again, although it may have taken
+// effect.
 type guardedConn struct {
 	driverConn
 	isAbandoned bool

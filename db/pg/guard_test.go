@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// Ways to make the server refuse a statement with a message that quotes 40,000 bytes.
+// refused holds ways to make the server refuse a statement with a message that quotes 40,000 bytes.
 var refused = map[string]func(ctx context.Context, pool *pg.Pool) error{
 	"a parameter of a query": func(ctx context.Context, pool *pg.Pool) error {
 		var n int
@@ -116,7 +116,7 @@ func copied(ctx context.Context, tx *sqlx.Tx, values ...string) (int64, error) {
 }
 
 // A message that the driver cannot read costs only one connection: other statements on the same pool return their
-// results at once, without allocating a gigabyte.
+// results immediately, without allocating a gigabyte.
 func TestALongRefusalLeavesNoConnectionOutOfStep(t *testing.T) {
 	t.Parallel()
 	pool, err := pg.Open(t.Context(), dbtest.URL(t), 3)

@@ -22,8 +22,8 @@ import (
 // may be behind a pooler that gives every transaction another connection.
 type Pool struct{ *sqlx.DB }
 
-// maxIdle is how long a connection is kept without use: other processes may be waiting for it. The pool lends the one
-// returned last, so that those beyond the usual number grow old.
+// maxIdle is how long a connection is kept without use: other processes may be waiting for it. The pool reuses the
+// connection that was returned last, so the ones needed only at busy times reach this age.
 const maxIdle = 30 * time.Second
 
 // Open connects to the PostgreSQL at url (a URL or a key=value string) with at most maxConnections

@@ -72,7 +72,8 @@ func (l *loan) Connect(context.Context) (driver.Conn, error) {
 // Driver implements driver.Connector.
 func (l *loan) Driver() driver.Driver { return nil }
 
-// lentConn is a connection in a transaction: a nested transaction is a savepoint, and closing it has no effect.
+// lentConn is a connection in a transaction: a transaction begun on it is a savepoint, and closing the connection has
+// no effect.
 type lentConn struct{ driverConn }
 
 // Close implements driver.Conn.

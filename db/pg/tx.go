@@ -139,8 +139,9 @@ func fieldsOf(rows *sqlx.Rows, row any) ([]any, error) {
 	return fields, nil
 }
 
-// WithLock runs work unless another process holds the advisory lock. The lock ends with the transaction, so that it
-// also works behind a pooler, or after holdFor. WithLock returns whether work ran, and the error of work.
+// WithLock runs work unless another process holds the advisory lock. A transaction holds the lock, so that it also
+// works behind a pooler; the server aborts the transaction after holdFor, even if work is still running. WithLock
+// returns whether work ran, and the error of work.
 func (p *Pool) WithLock(ctx context.Context, key int64, holdFor time.Duration,
 	work func() error) (ran bool, err error) {
 	const tryLock = `

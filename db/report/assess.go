@@ -15,8 +15,7 @@ import (
 	"wending/db/pg"
 )
 
-// Assessor reads answers and stores how alike they are, either with each statement on its own or with all in its
-// caller's transaction.
+// Assessor reads answers and stores how alike they are, in separate statements or within its caller's transaction.
 type Assessor struct{ db sqlx.ExtContext }
 
 // Assessor returns an assessor that works outside of transactions.
@@ -39,7 +38,7 @@ type Assessed struct {
 	Contents *int
 }
 
-// AnsweredRun holds the data about a current run that assessing its question requires.
+// AnsweredRun is the part of a current run that is needed to assess its question.
 type AnsweredRun struct {
 	ItemID    int64  `db:"item_id"`
 	ID        int64  `db:"id"`
@@ -53,7 +52,7 @@ type AnsweredRun struct {
 	StandardAnswer string `db:"standard_answer"`
 }
 
-// Texts are read once for each distinct answer, and only if there are several, or a standard answer.
+// readAnswers reads texts once for each distinct answer, and only if there are several, or a standard answer.
 const readAnswers = `
 	SELECT r.item_id, r.id, r.variant, r.run_index, r.answer_key, coalesce(s.standard_answer, '') AS standard_answer,
 		CASE WHEN r.is_first AND (r.distinct_answers > 1 OR s.standard_answer IS NOT NULL)
@@ -208,8 +207,8 @@ type VariantLikeness struct {
 	Likeness
 }
 
-// Likeness returns how alike the answers of the variant with a number are; its fields are nil while the item is not
-// assessed.
+// Likeness returns how alike the answers of the variant with the given number are; its fields are nil while the item is
+// not assessed.
 func (q Question) Likeness(variant int) Likeness {
 	for _, one := range q.Variants {
 		if one.Variant == variant {
@@ -219,7 +218,7 @@ func (q Question) Likeness(variant int) Likeness {
 	return Likeness{}
 }
 
-// Notes are the lines of the question's groups of answers that say the same, over all its variants.
+// Notes returns the notes on the groups of the question's answers that say the same, over all its variants.
 func (q Question) Notes() []string {
 	for _, one := range q.Variants {
 		if one.By != nil {

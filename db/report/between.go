@@ -262,7 +262,7 @@ const storeBetween = `
 		AS f (a_item_id, b_item_id, a_run_id, b_run_id, level, similarity, facts_differ, facts)
 	JOIN evaluation_items a ON a.id = f.a_item_id
 	JOIN evaluation_items b ON b.id = f.b_item_id
-	ORDER BY f.a_item_id, f.b_item_id -- two readers do not wait for each other
+	ORDER BY f.a_item_id, f.b_item_id -- a fixed order keeps two readers from deadlocking
 	ON CONFLICT (a_item_id, a_variant, b_item_id, b_variant) DO UPDATE
 	SET a_run_id = excluded.a_run_id, b_run_id = excluded.b_run_id, revision = excluded.revision, level = excluded.level,
 		similarity = excluded.similarity, facts_differ = excluded.facts_differ, facts = excluded.facts`

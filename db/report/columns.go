@@ -82,8 +82,8 @@ func (r Report) Matching(ctx context.Context, taskID uuid.UUID, filter Filter) (
 	return matching, nil
 }
 
-// SliceMost is the maximum number of distinct values of a column; SliceText is the maximum length of the values of a
-// column that is offered as a filter.
+// SliceMost is the maximum number of distinct values of a column that is offered as a filter, sliceText the maximum
+// length of its values in characters.
 const (
 	SliceMost = 50
 	sliceText = 100

@@ -51,7 +51,7 @@ const readComparable = `
 	CROSS JOIN unnest(CAST($2 AS int[])) v (variant)
 	LEFT JOIN question_statistics q ON q.item_id = i.id AND q.variant = v.variant
 	LEFT JOIN (
-		SELECT item_id, variant, -- of all questions equally many
+		SELECT item_id, variant, -- the same number of runs of every question
 			count(*) FILTER (WHERE status = 'SUCCEEDED') AS succeeded,
 			avg(latency_ms::float8) FILTER (WHERE status = 'SUCCEEDED') AS latency_ms,
 			avg(first_token_ms::float8) FILTER (WHERE status = 'SUCCEEDED') AS first_token_ms,

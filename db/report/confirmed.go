@@ -14,7 +14,7 @@ const readConfirmations = `
 	FROM confirmations
 	WHERE a_item_id = ANY ($1) AND b_item_id = ANY ($2) AND a_variant = $3 AND b_variant = $4`
 
-// readFresh returns the current runs of items among the runs that a confirmation planned.
+// readFresh returns those current runs of items that a confirmation planned.
 const readFresh = `
 	SELECT r.item_id, coalesce(r.answer_key, '') AS answer_key, r.passed
 	FROM unnest($1::bigint[], $2::int[], $3::int[]) w (item_id, first, last)
@@ -22,7 +22,7 @@ const readFresh = `
 	AND w.last
 	ORDER BY r.item_id, r.run_index`
 
-// confirm adds to the pairs that were confirmed the results of their fresh runs.
+// confirm adds the results of the fresh runs to the pairs that were confirmed.
 func (r Report) confirm(ctx context.Context, a, b Side, pairs []measure.Pair) error {
 	var found []struct {
 		ItemA  int64 `db:"a_item_id"`

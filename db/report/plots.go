@@ -76,8 +76,8 @@ func latencyEdges(low, high int) []int {
 	return edges
 }
 
-// Bars are whole seconds wide. Time starts with the launch's first call, so it does not include the wait in the
-// queue.
+// countOutcomes counts in bars of whole seconds. Time starts with the launch's first call, so it does not include the
+// wait in the queue.
 const countOutcomes = `
 	WITH launch AS (
 		SELECT id, started_at, finished_at

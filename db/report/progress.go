@@ -102,7 +102,7 @@ const readProgress = `
 		WHERE task_id = t.id AND is_current AND NOT coalesce(is_working, false)
 		  AND (coalesce(l.status, '') <> 'PENDING' OR l.kind <> 'RETRY_FAILED' OR status = 'SUCCEEDED' OR item_id <> l.item_id
 		  OR variant <> l.variant)) r ON true
-	LEFT JOIN LATERAL ( -- the last ten seconds; fewer if the newest $2 runs are younger
+	LEFT JOIN LATERAL ( -- the last ten seconds, or the span of the newest $2 runs if that is shorter
 		SELECT count(*) AS runs,
 			greatest(0.5, extract(epoch FROM now() - greatest(
 				now() - interval '10 seconds',

@@ -1,4 +1,5 @@
-// Package report reads the results and the progress of tasks, for pages, reports and exports. It changes nothing.
+// Package report reads the results and the progress of tasks, for pages, reports and exports. It stores nothing but
+// assessments and comparisons of answers.
 package report
 
 import (
@@ -141,7 +142,7 @@ func summariseItems(isJudged, withMeasures bool, like string) string {
 	LEFT JOIN ( -- of several variants: the least alike level, and the mean
 		SELECT q.item_id, max(q.answers) AS answers, (array_agg(q.level ORDER BY q.agreement NULLS LAST, q.variant))[1] AS
 		level, avg(q.agreement) AS agreement,
-			-- as many of each question
+			-- the same number of letters for each question
 			string_agg(left(q.letters, (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)), ''
 				ORDER BY q.variant) AS letters,
 			string_agg(q.letters, ' ' ORDER BY q.variant) AS all_letters,

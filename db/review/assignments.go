@@ -37,7 +37,8 @@ func (r Reviews) Assignments(ctx context.Context, taskID uuid.UUID) (map[int64][
 	return byItem, nil
 }
 
-// SetBlind sets whether pages hide evaluators' verdicts on a task's answers from reviewers whose own is not given.
+// SetBlind sets whether pages hide evaluators' verdicts on a task's answers from reviewers who have not given their
+// own.
 func (r Reviews) SetBlind(ctx context.Context, taskID uuid.UUID, isBlind bool) error {
 	const set = `UPDATE evaluation_tasks SET is_blind_review = $2, updated_at = now() WHERE id = $1`
 	result, err := r.db.ExecContext(ctx, set, taskID, isBlind)
@@ -132,7 +133,7 @@ func Tallies(reviews map[string][]Review, assigned map[int64][]string) (all []Ta
 		name    string
 		verdict Verdict // empty: any
 	}
-	for _, verdicts := range reviews { // of a question, those on its variants
+	for _, verdicts := range reviews { // the verdicts on one question, over all its variants
 		seen := map[counted]bool{}
 		for _, one := range verdicts {
 			if any := (counted{one.Reviewer, ""}); !seen[any] {

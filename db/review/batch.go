@@ -55,7 +55,7 @@ func (r Reviews) PassAll(ctx context.Context, taskID uuid.UUID, reviewer string,
 	items []int64) (passed int, err error) {
 	const (
 		lock = `SELECT id FROM evaluation_items WHERE task_id = $1 AND id = ANY ($2) ORDER BY id FOR NO KEY UPDATE`
-		// A withdrawn review passes its version on to the next verdict.
+		// The next verdict continues the version numbers of a withdrawn review.
 		retire = `
 			UPDATE reviews
 			SET is_current = false
@@ -169,7 +169,7 @@ const (
 				SELECT FROM reviews now
 				WHERE now.item_id = w.to_item AND now.variant = $5 AND now.run_index IS NULL AND now.is_current
 				AND NOT now.is_withdrawn)),
-		-- What was withdrawn leaves its version to the next verdict.
+		-- The next verdict continues the version numbers of a withdrawn one.
 		retired AS (
 			UPDATE reviews v
 			SET is_current = false

@@ -168,8 +168,8 @@ func (c Confusion) kappa() (*float64, measure.Interval) {
 // drawn are the verdicts on the runs of a random sample: 1 means passed.
 type drawn struct{ people, judge []float64 }
 
-// correct computes the corrected pass rate. Where its variance is 0, the interval is Wilson's for the sample, as the
-// interval of a pass rate is.
+// correct computes the corrected pass rate. Where its variance is 0, the interval is Wilson's for the sample, as for an
+// uncorrected pass rate.
 func (d drawn) correct(fit *Fit, all Judgements) {
 	of, rest := len(d.people), all.Runs-len(d.people)
 	people, judge := stat.Mean(d.people, nil), stat.Mean(d.judge, nil)
@@ -199,7 +199,7 @@ func (d drawn) correct(fit *Fit, all Judgements) {
 	}
 }
 
-// lambda returns how far the judge's verdicts on the rest of the runs count, from 0 to 1.
+// lambda returns the weight, from 0 to 1, of the judge's verdicts on the rest of the runs.
 func (d drawn) lambda(of, rest int, all Judgements) float64 {
 	variance := binary(float64(all.Passes)/float64(all.Runs), all.Runs)
 	if rest == 0 || variance < noVariance {
@@ -209,8 +209,8 @@ func (d drawn) lambda(of, rest int, all Judgements) float64 {
 	return min(1, max(0, stat.Covariance(d.people, d.judge, nil)/weighed))
 }
 
-// variance returns the variance of the corrected pass rate if people judge a number of runs like those of the sample,
-// and the judge alone a rest, of which it passes a share.
+// variance returns the variance of the corrected pass rate for a sample of the given number of runs like those of d, if
+// the judge alone judges rest further runs and passes the given share of them.
 func (d drawn) variance(lambda float64, of, rest int, share float64) float64 {
 	errors := make([]float64, len(d.people))
 	for n := range errors {

@@ -29,7 +29,7 @@ func TestAJudgeIsComparedWithPeople(t *testing.T) {
 	require.InDelta(t, 2.0/3, *fit.Sensitivity, 1e-12)
 	require.InDelta(t, 0.75, *fit.Specificity, 1e-12)
 	require.Equal(t, review.FitForTrends, *fit.Fitness, "0.4 itself is enough")
-	// Computed apart from the formula of Fleiss, Cohen and Everitt: the standard error is 0.126996.
+	// Computed separately from the formula of Fleiss, Cohen and Everitt: the standard error is 0.126996.
 	require.InDeltaSlice(t, []float64{0.151092, 0.648908}, []float64(fit.KappaInterval), 1e-6)
 	require.InDelta(t, 0.6, *fit.Corrected, 1e-12, "people judged every run: their own rate")
 }
@@ -80,9 +80,9 @@ func TestMoreVerdictsNarrowTheCorrectedRate(t *testing.T) {
 	require.Nil(t, scarce.Needed[2].More, "there are no more runs to judge")
 }
 
-// covered simulates a task whose runs people would pass at a rate of 0.75, and a judge with a true κ of 0.5 that
-// passes too many. It returns how often the interval of the corrected rate, found with a number of labels, covers the
-// rate of people, and how often the judge's own interval does.
+// covered simulates a task whose runs people would pass at a rate of 0.75, and a judge with a true κ of 0.5 that passes
+// too many. It returns how often the interval of the corrected rate, found with a number of labels, covers people's
+// rate.
 func covered(labels, judged int, seed uint64) float64 {
 	const (
 		rate, sensitivity, specificity = 0.75, 0.92, 0.55
@@ -117,8 +117,8 @@ func covered(labels, judged int, seed uint64) float64 {
 	return float64(hits) / float64(repetitions)
 }
 
-// The interval of a corrected pass rate covers the rate of people in 95 % of samples, as promised. `make simulate`
-// runs more repetitions.
+// The interval of a corrected pass rate covers people's rate in 95 % of samples, as promised. `make simulate` runs more
+// repetitions.
 func TestSimulationsOfCorrectedRates(t *testing.T) {
 	t.Parallel()
 	for _, one := range []struct{ labels, judged int }{{60, 600}, {60, 120}, {150, 600}} {

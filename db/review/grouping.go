@@ -11,8 +11,8 @@ import (
 	"wending/db/pg"
 )
 
-// GroupingConflictError means that somebody has grouped the answers since the author of another grouping read them, or
-// that the answers are others by now.
+// GroupingConflictError means that the answers, or people's grouping of them, have changed since the author of another
+// grouping read them.
 type GroupingConflictError struct {
 	// Version is the present version of people's grouping; 0 means that there is none.
 	Version int
@@ -20,9 +20,9 @@ type GroupingConflictError struct {
 
 func (e *GroupingConflictError) Error() string { return "the grouping has another version" }
 
-// Group stores which answers of a variant to a question a person says say the same, as the version after said.Version,
-// and what follows from that for the statistics of the question and the task. It returns a GroupingConflictError if
-// that is not the present version, or if the variant's answers are not those of said any more.
+// Group stores a person's decision on which answers of a variant to a question say the same, as the version after
+// said.Version, and updates the statistics of the question and the task accordingly. It returns a GroupingConflictError
+// if said.Version is not the present version, or if the variant has answers that said does not cover.
 func (r Reviews) Group(ctx context.Context, taskID uuid.UUID, itemID int64, said meaning.Correction) (version int,
 	err error) {
 	const find = `

@@ -315,7 +315,7 @@ type Change struct {
 }
 
 // Since returns the reviews that reviewers other than the given one gave, changed or withdrew after a Presence with
-// Latest equal to after, oldest first and at most most of them.
+// Latest equal to after, oldest first and at most the given number of them.
 func (r Reviews) Since(ctx context.Context, taskID uuid.UUID, reviewer string, after int64,
 	most int) (changes []Change, err error) {
 	const list = `

@@ -221,7 +221,7 @@ func (r Reviews) Judged(ctx context.Context, taskID uuid.UUID) (judged []JudgedR
 				count(*) FILTER (WHERE said.verdict = 'FAIL') AS fails
 			FROM (
 				SELECT DISTINCT ON (v.reviewer) v.verdict ` + verdictsOnRun + `
-				ORDER BY v.reviewer, v.run_index -- a verdict on the answer stands before the one on its question
+				ORDER BY v.reviewer, v.run_index -- a verdict on the answer takes precedence over the one on its question
 			) said
 		) people
 		JOIN evaluations e ON e.run_id = r.id AND e.passed IS NOT NULL

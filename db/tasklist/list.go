@@ -38,7 +38,7 @@ type Filter struct {
 	Except uuid.UUID
 }
 
-// IsZero reports whether the filter matches all tasks.
+// IsZero reports whether the filter selects no state, drafts, name, schedule, dataset or agent.
 func (f Filter) IsZero() bool {
 	return len(f.Statuses) == 0 && !f.Drafts && f.NameContains == "" && f.CopiesOf == uuid.Nil &&
 		f.Dataset == (DatasetKey{}) && f.Agent == (AgentKey{})

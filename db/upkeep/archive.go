@@ -139,7 +139,7 @@ func (r *ArchivedRun) SetAnswer(text string) {
 	}
 }
 
-// SetTexts sets the run's reasoning and error message, empty for none, without characters that cannot be stored.
+// SetTexts sets the run's reasoning and error message, empty for none. Characters that cannot be stored are replaced.
 func (r *ArchivedRun) SetTexts(reasoning, message string) {
 	if reasoning = pg.StorableText(reasoning); reasoning != "" {
 		r.Reasoning = &reasoning
@@ -149,7 +149,7 @@ func (r *ArchivedRun) SetTexts(reasoning, message string) {
 	}
 }
 
-// batch is how many runs one statement stores, batchBytes approximately how many bytes.
+// archivedAtOnce is how many runs one statement stores, batchBytes approximately how many bytes.
 const (
 	archivedAtOnce = 500
 	batchBytes     = 8 << 20

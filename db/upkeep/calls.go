@@ -13,7 +13,7 @@ import (
 	"wending/db/pg"
 )
 
-// RunPlace names a run of a task by what it has on every installation.
+// RunPlace identifies a run of a task by values that are the same on every installation.
 type RunPlace struct {
 	QuestionID string `db:"question_id" json:"question_id"`
 	Variant    int    `db:"variant" json:"variant"`
@@ -201,8 +201,8 @@ func storeCalls(ctx context.Context, tx *sqlx.Tx, imported Imported) error {
 	return storeAssets(ctx, tx, taskID, assets)
 }
 
-// storeToolCalls stores tool calls with their inputs and outputs as they were: as texts apart, because PostgreSQL
-// cannot take apart an object that contains an escaped NUL or half a character, as agents send them.
+// storeToolCalls stores tool calls with their inputs and outputs unchanged: these are passed as separate texts, because
+// agents send escaped NULs and halves of characters, and PostgreSQL cannot extract fields from an object with these.
 func storeToolCalls(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, store string, tools []*ArchivedTool) error {
 	type stored struct {
 		ArchivedTool

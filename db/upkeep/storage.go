@@ -44,11 +44,11 @@ type SpaceUsage struct {
 	TaskCount int
 }
 
-// rowBytes is the approximate size of a run besides its texts.
+// rowBytes is the approximate size of a run without its texts.
 const rowBytes = 250
 
-// Measure measures everything, listing up to most tables and tasks. It reads the row of every run, but not the
-// texts of answers.
+// Measure measures everything, and lists at most the given numbers of the largest tables and tasks. It reads the row of
+// every run, but not the texts of answers.
 func (s Storage) Measure(ctx context.Context, tables, tasks int) (usage SpaceUsage, err error) {
 	const listTables = `
 		SELECT c.relname AS name, pg_total_relation_size(c.oid) AS bytes, greatest(0, c.reltuples)::bigint AS rows

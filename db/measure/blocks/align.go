@@ -571,8 +571,8 @@ func (r *Reading) within(base, text string, other Other, within time.Duration) (
 	return pieces, difference.IsCoarse && within < blockTime
 }
 
-// reworded marks the terms of a block that states the same in other words as the most common answer's block, and the
-// terms of that block.
+// reworded returns the pieces of a block that states the same as the most common answer's block in other words, with
+// only the terms of the two blocks marked.
 func reworded(other string, mine, theirs []string) (pieces []Piece) {
 	rest := other
 	for rest != "" {

@@ -14,7 +14,7 @@ import (
 	"wending/db/measure/blocks"
 )
 
-// texts returns the texts of blocks, each prefixed with the first letter of its kind.
+// cut returns the texts of an answer's blocks, each prefixed with the first letter of its kind.
 func cut(answer string) (written []string) {
 	for _, block := range blocks.Cut(answer) {
 		written = append(written, string(block.Kind[0])+" "+block.Text)
@@ -45,7 +45,7 @@ func TestAnAnswerIsCutIntoBlocks(t *testing.T) {
 	require.Equal(t, long, whole)
 }
 
-// termsOf makes terms from texts; their order numbers the facts.
+// termsOf returns a term for each text; its index is the number of its fact.
 func termsOf(texts []string) (terms []blocks.Term) {
 	for n, text := range texts {
 		terms = append(terms, blocks.Term{Fact: n, Text: text})

@@ -127,7 +127,7 @@ func (f *Claim) parseAmounts() {
 	}
 }
 
-// Token represents a claim in the context of another claim.
+// Token returns a number that represents the claim in the context of another claim.
 func (f *Claim) Token() uint32 {
 	h := uint32(f.Class)*31 + 7
 	for i := range len(f.Key) {

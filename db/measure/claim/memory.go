@@ -2,8 +2,8 @@ package claim
 
 import "wending/db/measure/passage"
 
-// Memory knows the sentences of the answers to one question, and reads sentences that several answers share only
-// once. It keeps the answers that it has learnt.
+// Memory holds the sentences of the answers to one question, so that sentences that several answers share are read only
+// once. It also keeps the answers that it has learnt.
 type Memory struct {
 	known map[sentenceKey]sentencePlace
 }
@@ -11,7 +11,7 @@ type Memory struct {
 // sentenceKey holds everything that determines the claims of a sentence.
 type sentenceKey struct {
 	text        string // the sentence, with a little of the text before and after it
-	place       int    // where it begins there
+	place       int    // where the sentence begins in text
 	row, column string
 }
 

@@ -46,7 +46,7 @@ const (
 // A Bound is the kind of limit that a number states.
 type Bound uint8
 
-// How a number limits.
+// The kinds of limits; Exact means that there is none. after and before are used for events only.
 const (
 	Exact Bound = iota
 	AtLeast
@@ -68,7 +68,7 @@ func (b Bound) Completes(o Bound) bool {
 		b == LessThan && o == AtLeast
 }
 
-// Contradicts reports whether no number can be meant by both limits.
+// Contradicts reports whether no number is within both limits.
 func (b Bound) Contradicts(o Bound) bool {
 	switch {
 	case b == Exact || o == Exact:
@@ -149,7 +149,7 @@ func (d *Document) finishReading() {
 	d.tokenize()
 }
 
-// markWorking marks the numbers of calculations: those beside ×, ÷, + or −, and those before =.
+// markWorking marks the numbers of calculations: those next to ×, ÷, + or −, and those before =.
 func (d *Document) markWorking() {
 	for k := range d.Claims {
 		f := &d.Claims[k]
@@ -317,7 +317,7 @@ func (d *Document) one(i, to, clause int) int {
 	return i
 }
 
-// add notes a claim.
+// add appends a claim.
 func (d *Document) add(f Claim) { d.Claims = append(d.Claims, f) }
 
 // work reads 《…》.
@@ -653,7 +653,7 @@ func (d *Document) letters(i, to int) (letters string, end int) {
 	return letters, end
 }
 
-// letterAlone makes a claim of an answer that consists only of the letters of the chosen options: C.
+// letterAlone turns an answer that consists only of the letters of the chosen options into a claim: C.
 func (d *Document) letterAlone() {
 	if len(d.Sentences) != 1 || len(d.Claims) > 0 {
 		return

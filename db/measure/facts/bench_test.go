@@ -84,8 +84,8 @@ func BenchmarkPairOf1000Characters(b *testing.B) {
 	require.Positive(b, digits)
 }
 
-// question returns answers of about the given number of characters: the answers of every base in turn, each starting
-// at another one.
+// question returns different answers of about the given number of characters: each is made of one answer of every base
+// in turn.
 func question(b testing.TB, answers, characters int) []string {
 	b.Helper()
 	bases := readLines[base](b, "bases.jsonl")

@@ -359,7 +359,7 @@ func (c *comparison) equals() {
 }
 
 // reconsider separates equal facts that are about different things, if one of them has a counterpart with another
-// value: 24 小时 beside 48 小时 of the same test, and 一天 elsewhere.
+// value: 24 小时 was matched with 一天 elsewhere, but the other answer has 48 小时 for the same test.
 func (c *comparison) reconsider() {
 	byClass := map[claim.Class][]int{} // links, by the class of their facts
 	for n, l := range c.links[c.settled:] {
@@ -565,7 +565,7 @@ func (c *comparison) alone(k int, of func(*claim.Claim) measure, states ...state
 	return values
 }
 
-// finelyOf returns the measure together with the unit in which the value is written: 90 days beside 15 minutes.
+// finelyOf returns the measure with the unit in which the value is written: 90 days and 15 minutes differ in it.
 func finelyOf(f *claim.Claim) measure {
 	_, unit, _ := strings.Cut(f.Value, " ")
 	return measure{f.Class, unit}

@@ -76,7 +76,7 @@ func sign(b claim.Bound) string {
 	return ""
 }
 
-// fewWords is the number of characters before a fact up to which they are too few to describe it.
+// fewWords is the maximum length, in characters, of text before a fact that is too short to describe it.
 const fewWords = 5
 
 // about returns the words around a fact: its row and column, the clause of a statement, or the text before a value.
@@ -120,8 +120,8 @@ func (d *answer) isWithin(i int) bool {
 	return isPart(i-1) && isPart(i) || isSeparator(i-1) || isSeparator(i)
 }
 
-// label returns the words of a span without the marks around them. Text cut out of from – to begins and ends at a
-// word boundary and, where possible, at a clause boundary.
+// label returns the words of a span without the marks around them. If the span is cut out of the text from – to, the
+// label begins and ends at a word boundary and, where possible, at a clause boundary.
 func (d *answer) label(s passage.Span, from, to int) string {
 	if s.From > from {
 		for i := s.From; i < s.To-fewWords; i++ {

@@ -67,8 +67,8 @@ type answer struct {
 	part       *part    // nil for a whole answer
 }
 
-// part restricts an answer to the sentences that state something that another answer, already compared with it, does
-// not.
+// part restricts an answer to the sentences that state something that is not in another answer, with which it was
+// already compared.
 type part struct {
 	isKnown []bool // by claim: whether the other answer has its counterpart
 	length  int    // number of sentences in the whole answer

@@ -43,7 +43,7 @@ func (b base) names() []string {
 	return []string{"text", "paraphrase1", "paraphrase2"}
 }
 
-// edited returns the answer that the edit changes.
+// edited returns the answer to which an edit belongs, with the edit applied.
 func (b base) edited(c change) string { return strings.Replace(b.text(c.In), c.Old, c.New, 1) }
 
 // pairs expands a base as testdata/README.md describes.
@@ -144,7 +144,7 @@ func corpora(t testing.TB) map[string][]pair {
 	return all
 }
 
-// swap is a sentence in which a word is replaced by another, which means the same or not.
+// swap is a sentence in which a word is replaced by another, which may or may not mean the same.
 type swap struct {
 	ID, Lang, Text, Old, New, Kind string
 	Same                           bool `json:"same_facts"`
@@ -369,7 +369,7 @@ func TestSmallChangesAreConflicts(t *testing.T) {
 	}
 }
 
-// around is an answer in other words that has a statement in common with another one.
+// around returns one of two answers that contain the same statement and are otherwise worded differently.
 func around(n int, statement string) string {
 	return [2]string{
 		"办理说明如下。\n\n- 窗口在一楼东侧大厅，取号后等候。\n- " + statement + "\n- 材料由工作人员当场核对。\n\n祝您顺利。",
@@ -377,8 +377,9 @@ func around(n int, statement string) string {
 	}[n]
 }
 
-// A clause that denies something contradicts one that affirms it in other words, with a word of its own. A number
-// that is left over belongs to the other one that is, although the other answer has it elsewhere.
+// A clause that denies something contradicts a clause that affirms it in other words, if one of them is an affirming
+// word. Two numbers without a counterpart are compared with each other, even if the other answer has one of them
+// elsewhere.
 func TestReversedInOtherWords(t *testing.T) {
 	t.Parallel()
 	for _, p := range [][2]string{

@@ -10,8 +10,8 @@ import (
 // nearbyClaims is how many claims before and after a claim are examined for companions.
 const nearbyClaims = 6
 
-// companions counts the claims beside x that have their counterparts beside y: 2 for one in the same sentence, 1 for
-// one on the same line.
+// companions counts the claims near i whose counterparts are near j: 1 for one in the same sentence, 0.5 for one on the
+// same line.
 func (c *comparison) companions(i, j int) float32 {
 	count := float32(0)
 	x, y := &c.a.Claims[i], &c.b.Claims[j]
@@ -74,15 +74,15 @@ func (c *comparison) noteCounterparts() {
 const (
 	always      = iota
 	similar     // the words around them
-	touch       // the words beside them
-	companions  // the claims beside them
+	touch       // the words right next to them
+	companions  // the claims near them
 	rivals      // how well each fits other claims without a counterpart
 	elsewhere   // how well each fits claims that have one
 	repetition  // how many of the two values the other answer also has
 	otherUnit   // they are counts of different things
 	otherClass  // only one of them has a unit
 	uniqueness  // no other value of the same measure, or in the same unit, is left in either answer
-	remaining   // no other value in the same unit is left in either answer but for some that the other has elsewhere
+	remaining   // no value in the same unit is left in either answer, except values that the other has elsewhere
 	distance    // one of them is many times the other
 	oneRange    // only one of them is a range
 	bareDigits  // neither has a unit
@@ -94,8 +94,8 @@ const (
 // evidence holds the amount of each kind of evidence.
 type evidence [evidences]float32
 
-// weights were fitted by logistic regression on two thirds of the labelled pairs; remaining was added later, with the
-// others as they were.
+// weights were fitted by logistic regression on two thirds of the labelled pairs; remaining was added later, without
+// changing the others.
 var weights = evidence{
 	always: 0.25, similar: 8, touch: 2.4, companions: 0.4, rivals: -3, elsewhere: -2.1, repetition: -0.8, otherUnit: -4.7,
 	otherClass: -4.1, uniqueness: 1.3, remaining: 1.5, distance: -6, oneRange: -0.1, bareDigits: -1, resemblance: 0.6,

@@ -90,7 +90,7 @@ func (c *comparison) polarities() {
 	c.reversed(1, c.b, c.a)
 }
 
-// pairUp matches statements with their counterparts, or finds them reversed, the most alike pairs first. isOnly
+// pairUp matches statements with their counterparts, or finds them reversed, the most similar pairs first. isOnly
 // reports that each of two short answers has only one statement.
 func (c *comparison) pairUp(pairs []pair, isOnly bool) {
 	for _, p := range pairs {

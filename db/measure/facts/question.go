@@ -127,8 +127,8 @@ type place struct{ document, start, end int }
 // equality is a pair of places at which two documents state the same thing.
 type equality [2]place
 
-// node is a place where a document states something that another one does not state in the same way, or repeats the
-// statement of such a document.
+// node is a place where a document states something that another one does not state in the same way, or where a
+// document makes the same statement as such a node.
 type node struct {
 	Fact // only if the statement differs
 	place

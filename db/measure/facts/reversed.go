@@ -96,8 +96,8 @@ func (c *comparison) mostAlike(all []reversal, s, other *side, denying, affirmin
 	return kept
 }
 
-// best returns the clause of a list that is most like another one, other than the excluded one, or -1 if a second one
-// is nearly as much like it.
+// best returns the similarity and the index of the clause in a list that is most like another clause, apart from the
+// excluded one. The index is -1 if a second clause is nearly as similar.
 func (c *comparison) best(index *passage.Index, s *side, x *clause, other *side, list []clause, at, excluded int) (
 	float32, int,
 ) {
@@ -122,8 +122,8 @@ func (c *comparison) best(index *passage.Index, s *side, x *clause, other *side,
 	return first, place
 }
 
-// affirms reports whether a clause affirms what a negation of the other answer denies: with a word of its own, because
-// a clause without one, such as an item of a list, may stand below the negation.
+// affirms reports whether a clause affirms what a negation of the other answer denies. It must contain an affirming
+// word: a clause without one, such as an item of a list, may itself belong to a negation above it.
 func (c *comparison) affirms(s *side, i int, other *side, y clause) bool {
 	x := s.Sentences[s.Claims[i].Sentence]
 	sentence := other.Sentences[y.sentence]

@@ -7,7 +7,7 @@ import (
 	"wending/db/measure/passage"
 )
 
-// mostWidened is how many characters around a difference are cut into words, to find those in which it lies.
+// mostWidened is how many characters around a difference are cut into words, to find the words that it is part of.
 const mostWidened = 12
 
 // swapped holds the words of a sentence that the other sentence replaces by different ones.

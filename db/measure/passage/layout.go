@@ -6,8 +6,8 @@ import (
 )
 
 // A Sentence is the smallest unit that states something: a sentence, a cell of a table, a value in a JSON text. The
-// spans name its subject; in a JSON text, Column is its key, Heading the key of the enclosing object, and Row the
-// first string beside it.
+// spans name its subject; in a JSON text, Column is its key, Heading the key of the enclosing object, and Row the first
+// string in the same object.
 type Sentence struct {
 	Span
 	Heading, Label, Row, Column Span
@@ -357,7 +357,7 @@ func (l *layout) isAbbreviated(i int) bool {
 	return false
 }
 
-// readJSON adds the values of a JSON text, each with its key and the first strings beside it.
+// readJSON adds the values of a JSON text, each with its key and the first string in its object.
 func (l *layout) readJSON(from, to int) bool {
 	s := l.trim(Span{From: from, To: to})
 	for !s.IsEmpty() && (l.Runes[s.From] == '\n' || l.Runes[s.To-1] == '\n') {

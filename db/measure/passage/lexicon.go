@@ -20,7 +20,7 @@ var wordList string
 type listed struct {
 	cost      float32 // cost of cutting a text at both ends of the word: the rarer the word, the higher
 	isJoining bool
-	isVerb    bool // of a certain action
+	isVerb    bool // a verb for a specific action
 }
 
 var lexicon = sync.OnceValue(func() map[string]listed {
@@ -119,7 +119,7 @@ func IsFunction(word string) bool {
 	return functionWords[word] || !strings.ContainsFunc(word, func(r rune) bool { return !IsFunctionCharacter(r) })
 }
 
-// howOften are the adverbs that state a fact.
+// howOften has the words in -ly that state a fact: adverbs of frequency, and nouns.
 var howOften = map[string]bool{"hourly": true, "nightly": true, "weekly": true, "monthly": true, "quarterly": true,
 	"yearly": true, "family": true, "supply": true, "assembly": true, "italy": true}
 

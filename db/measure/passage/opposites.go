@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// opposites are sets of mutually exclusive words, one set a line, and of characters that make otherwise equal words
+// opposites are sets of mutually exclusive words, one set per line, and of characters that make otherwise equal words
 // exclude each other; | separates words with the same meaning.
 var opposites = func() map[string][]member {
 	all := map[string][]member{}

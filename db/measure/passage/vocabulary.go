@@ -128,8 +128,8 @@ const MostCandidates = 48
 // longText is the number of facts or sentences above which an answer is very long.
 const longText = 2000
 
-// Candidates returns how many facts or sentences of another answer one is compared with at most, if its own answer
-// has size of them.
+// Candidates returns the maximum number of facts or sentences of another answer that one is compared with, if its own
+// answer has size of them.
 func Candidates(size int) int {
 	if size >= longText {
 		return MostCandidates / 4

@@ -39,7 +39,7 @@ var EnglishMonths = map[string]int{
 	"sep": 9, "sept": 9, "oct": 10, "nov": 11, "dec": 12,
 }
 
-// Weekdays are the Chinese names of the days of the week, from 1 on.
+// Weekdays are the names of the days of the week, by their numbers from 1.
 var Weekdays = [8]string{1: "Monday", 2: "Tuesday", 3: "Wednesday", 4: "Thursday", 5: "Friday", 6: "Saturday",
 	7: "Sunday"}
 
