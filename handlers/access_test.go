@@ -427,7 +427,7 @@ func TestProjectsDoNotSeeEachOther(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, s.ask(t, there, http.MethodPost, "/api/v1/shares",
 		object{"task_id": ids["evaluation-tasks"]}).StatusCode)
 
-	// A member of both projects can choose, and opening an object switches to its project.
+	// A member of both projects can name one in a request, and opening an object switches to its project.
 	both := s.user(t, "两边", people.Editor, db.DefaultProject)
 	require.NoError(t, s.people.SetMember(t.Context(), other, both.ID, people.Viewer))
 	browser := s.signedIn(t, "两边")
@@ -449,7 +449,7 @@ func TestProjectsDoNotSeeEachOther(t *testing.T) {
 		"/tasks/"+twins["evaluation-tasks"]+"?project="+db.DefaultProject.String()).StatusCode)
 }
 
-// Without accounts every client sees everything, as before; a program may still limit itself to one project.
+// Without accounts every client sees everything; a program may still limit itself to one project.
 func TestProjectsWithoutAccounts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)

@@ -259,8 +259,8 @@ func TestAReviewFromTheFirstVerdictToTheSignature(t *testing.T) {
 	require.Contains(t, s.get(t, base+"/review").page(t).Find(".said-list").Text(), "签发后有改动")
 }
 
-// Answers can be read in the format their author intended. Text from an agent stays text: none of its elements can
-// act.
+// Answers can be read in the format their author intended. Markup in an agent's answer stays text, and can neither run
+// nor load anything.
 func TestAnswersAreFormatted(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -47,7 +47,7 @@ func longAnswer(question, variant int) string {
 	return text.String()
 }
 
-// otherWords is an answer of 3,000 characters that shares no sentence with those to other questions or of other
+// otherWords is an answer of 3,000 characters that shares no sentence with the answers to other questions or with other
 // variants.
 func otherWords(question, variant int) string {
 	words := []rune("应当可以收到申请答复处理结果通知机关投诉合同约定违约责任期限金额费用争议管辖法院仲裁解除终止生效签字盖章附件条款双方甲乙")

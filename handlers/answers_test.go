@@ -236,7 +236,7 @@ func TestAnswersFromElsewhereAreReadEverywhere(t *testing.T) {
 	s.send(t, http.MethodPost, api+"/"+again+"/retry", object{}).mustBe(t, 409)
 }
 
-// The form makes a task of a file, and shows the faults of its rows.
+// The form creates a task from a file, and shows the errors in its rows.
 func TestAnswersAreImportedByAForm(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)

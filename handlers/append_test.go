@@ -111,7 +111,7 @@ func TestQuestionsAreAddedWhileATaskRunsAndAfterIt(t *testing.T) {
 	require.NotEqual(t, task.TaskID, newest["task_id"])
 	require.EqualValues(t, 8, s.entry(t, "GET", "evaluation-tasks/"+newest["task_id"].(string), nil, 200)["total_runs"])
 
-	// A draft is edited instead.
+	// A draft refuses additional questions: it is edited instead.
 	require.Equal(t, http.StatusConflict, s.append(t, newest["task_id"].(string),
 		"question_id,question,standard_answer,city\nq9,九,d,深圳\n").StatusCode)
 

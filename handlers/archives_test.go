@@ -118,13 +118,13 @@ func (s *site) partsOf(t *testing.T, id string) (parts map[string]string) {
 	return parts
 }
 
-// packed makes an archive of files. Its manifest has their hashes, unless it is one of the older format.
+// packed returns an archive of the files in parts, with the manifest that hashed returns.
 func packed(t *testing.T, parts map[string]string) []byte {
 	t.Helper()
 	return zipped(t, hashed(t, parts))
 }
 
-// hashed returns files with a manifest that has their hashes, unless it is one of the older format.
+// hashed returns the files in parts with their hashes in the manifest, unless the manifest has the older format.
 func hashed(t *testing.T, parts map[string]string) map[string]string {
 	t.Helper()
 	var about map[string]any
@@ -145,7 +145,7 @@ func hashed(t *testing.T, parts map[string]string) map[string]string {
 	return parts
 }
 
-// zipped makes a ZIP file of files.
+// zipped returns a ZIP file of the files in parts.
 func zipped(t *testing.T, parts map[string]string) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -160,7 +160,7 @@ func zipped(t *testing.T, parts map[string]string) []byte {
 	return out.Bytes()
 }
 
-// altered sets the member at a path, such as targets.0.kind, of a JSON object to a JSON value.
+// altered returns a JSON object in which the member at a path, such as targets.0.kind, has another JSON value.
 func altered(t *testing.T, text, path, value string) string {
 	t.Helper()
 	var whole any
@@ -220,7 +220,7 @@ func listOf(n int, value string) string {
 	return "[" + strings.TrimSuffix(strings.Repeat(value+",", n), ",") + "]"
 }
 
-// wrongValues are values that broke pages in the past, or would, and values beyond the limits of forms.
+// wrongValues are values that broke pages, or would break them, and values beyond the limits of forms.
 func wrongValues() (all []wrongValue) {
 	header := func(path string, values ...string) {
 		for _, value := range values {
@@ -566,8 +566,8 @@ func TestArchivesThatAreRefused(t *testing.T) {
 	require.Zero(t, s.reports.Load(), s.told.String())
 }
 
-// The archive of an imported task equals the archive that was imported, in another project, too: pictures, previews,
-// the replay, people's groupings and samples are there again.
+// The archive of an imported task equals the archive that was imported, in another installation, too: pictures,
+// previews, the replay, people's groupings and samples are all restored.
 func TestArchivesAreReadAsTheyWereWritten(t *testing.T) {
 	t.Parallel()
 	s, other := newSite(t, true), newSite(t, true)
@@ -631,7 +631,7 @@ func TestArchivesAreReadAsTheyWereWritten(t *testing.T) {
 	require.Zero(t, other.reports.Load(), other.told.String())
 }
 
-// timeless returns a part in which times are written in one way, and files have no ids of their installation.
+// timeless returns a part with its times in one notation, and without the ids that an installation gives its files.
 func timeless(part string) string {
 	part = strings.ReplaceAll(part, "+00:00", "Z")
 	return ofInstallation.ReplaceAllString(part, `"$1":"…"`)
@@ -639,7 +639,8 @@ func timeless(part string) string {
 
 var ofInstallation = regexp.MustCompile(`"(asset_id|id)":"[0-9a-f]{8}-[-0-9a-f]{27}"`)
 
-// An archive of the older format has no hashes; what it has is read as it was, and only that.
+// An archive of the older format has no hashes. The parts that this format has are imported unchanged, all others are
+// ignored.
 func TestOlderArchivesAreStillRead(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -661,8 +662,8 @@ func TestOlderArchivesAreStillRead(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, s.importArchive(t, packed(t, parts)).StatusCode)
 }
 
-// A part that was changed, added, removed or renamed since the archive was written is refused, and so are files that
-// are not what the list of files says. Nothing of such an archive stays.
+// A part that was changed, added, removed or renamed since the archive was written is refused, and so are files that do
+// not match the list of files. Nothing of such an archive is stored.
 func TestArchivesMustMatchTheirManifest(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -755,7 +756,7 @@ func TestImportsKeepToQuotas(t *testing.T) {
 	require.Equal(t, http.StatusTooManyRequests, s.importForm(t, "/tasks/import", content).StatusCode)
 }
 
-// Imports have places of their own: slow imports do not block uploads, and release their places when their clients
+// Imports have their own places: slow imports do not block uploads, and release their places when their clients
 // disconnect.
 func TestImportsHaveTheirOwnPlaces(t *testing.T) {
 	t.Parallel()

@@ -388,7 +388,7 @@ func TestALaterTurnRefersToAFileOfAnEarlierOne(t *testing.T) {
 }
 
 // A file that came inline is offered to the agent at an address of this site that needs no account, and that nobody can
-// change: wrong, changed and expired tickets are refused without a word about the file.
+// change: requests with wrong, changed or expired tickets are refused and learn nothing about the file.
 func TestAgentsFetchFilesWithATicket(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)

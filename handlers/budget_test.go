@@ -233,8 +233,8 @@ func TestRoundsStayWithinTheCeilingAndTheQuota(t *testing.T) {
 	require.EqualValues(t, 300, ended("SUCCEEDED")["total_runs"])
 }
 
-// A conversation is one unit but a call for each turn: its rounds count towards the quota and the ceiling with all of
-// them, and the estimate's upper bound includes them.
+// A conversation is one unit but needs a call for each turn. All of these calls count towards the quota and the ceiling
+// when rounds are planned, and the estimate's upper bound includes them.
 func TestRoundsOfConversationsStayWithinTheCeilingAndTheQuota(t *testing.T) {
 	t.Parallel()
 	const conversations, turns, most = 6, 3, 6
@@ -274,7 +274,7 @@ func TestRoundsOfConversationsStayWithinTheCeilingAndTheQuota(t *testing.T) {
 	require.Zero(t, asked%turns, "conversations are repeated whole")
 
 	s.entry(t, "PATCH", path, object{"max_cost": "100"}, 200)
-	quota := asked + 8 // two conversations of three turns, not eight
+	quota := asked + 8 // enough for two conversations of three turns each, although eight units would fit
 	s.tables.MustExec(`UPDATE projects SET calls_per_day = $1`, quota)
 	s.entry(t, "POST", path+"/resume", nil, 202)
 	require.Equal(t, "QUOTA_CALLS", ended("STOPPED")["stop_reason"])

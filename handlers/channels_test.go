@@ -179,7 +179,7 @@ func TestAChannelIsToldOnceHowATaskEnded(t *testing.T) {
 	require.Contains(t, string(s.get(t, "/library/channels/"+told).body), "夜间")
 }
 
-// A receiver that no longer exists gets no further attempt; another was down for an hour, or for a day, by the
+// A receiver that no longer exists gets no further attempts. Another one is down for an hour, or for a day, by the
 // database's clock.
 func TestReceiversThatAreDown(t *testing.T) {
 	t.Parallel()

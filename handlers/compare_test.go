@@ -152,8 +152,8 @@ func TestThePlainFormOffersWhatIsSaved(t *testing.T) {
 	require.Contains(t, s.get(t, path).page(t).Find(".uses").Text(), "saved", "where the dataset is used")
 }
 
-// Entries that failed their last test come last in their list, the estimate lists every variant, and one entrance
-// leads to both kinds of comparison.
+// Entries that failed their last test come last in their list, the estimate lists every variant, and one page leads to
+// both kinds of comparison.
 func TestTheFormForVariantsOffersWhatWorksFirst(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

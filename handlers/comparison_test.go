@@ -45,7 +45,7 @@ type toldComparison struct {
 	}
 }
 
-// answering returns a handler that gives the answers to each question in turn, endlessly; "" fails.
+// answering returns a handler that cycles through the answers to each question; for an empty answer, the call fails.
 func answering(answers map[string][]string) func(http.ResponseWriter, agenttest.Call) {
 	var mu sync.Mutex
 	given := map[string]int{}
@@ -209,7 +209,7 @@ func (told toldPairs) ids() (ids []string) {
 	return ids
 }
 
-// twoVersions makes two tasks of the same questions whose answers changed in every way.
+// twoVersions creates two tasks with the same questions, whose answers changed in every way.
 func twoVersions(t *testing.T, s *site) (a, b string) {
 	t.Helper()
 	long := "## 答复\n\n申请人可以查询进度。\n\n应当在 30 日内书面答复申请人。\n\n以上供参考。"
@@ -317,7 +317,7 @@ func TestAComparisonFollowsItsAnswers(t *testing.T) {
 	b := s.create(t, fake.URL, file)
 	s.awaitDone(t, b)
 	var told toldPairs
-	for range 2 { // compared, and read
+	for range 2 { // the first request computes the comparison, the second reads the stored one
 		s.get(t, "/api/v1/comparison?a="+a+"&b="+b).into(t, &told)
 		require.Equal(t, []string{"q1 facts", "q2 unanswered"}, told.ids())
 		require.Equal(t, "35 日", told.Items[0].Facts[0].Values[1].Text)
@@ -419,8 +419,8 @@ func TestVerdictsAreCarriedOver(t *testing.T) {
 	}
 }
 
-// Programs carry verdicts over as people do: they list what can be carried, take it over as one batch, and withdraw
-// it as one; exports name the origin of each verdict.
+// Programs carry verdicts over as people do: they list those that can be carried, carry them over as one batch, and
+// withdraw that batch; exports name the origin of each verdict.
 func TestProgramsCarryVerdictsOver(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -647,7 +647,8 @@ func TestChangedQuestionsAndVerdictsOfAComparison(t *testing.T) {
 	}), "%v", summary)
 }
 
-// requireConfirmedInFiles requires the files of a comparison to say that the first change held and the second did not.
+// requireConfirmedInFiles requires that the files of a comparison show that the first change held and the second did
+// not.
 func (s *site) requireConfirmedInFiles(t *testing.T, a, b string) {
 	t.Helper()
 	query := "?a=" + a + "&b=" + b

@@ -168,7 +168,7 @@ func TestATaskHasOneSetOfCounts(t *testing.T) {
 	} {
 		numbers := regexp.MustCompile(`\d+`).FindAllString(text.Text(), -1)
 		require.NotEmpty(t, numbers, where)
-		if where == "report" { // of how many runs
+		if where == "report" { // its first number is the number of all runs
 			require.Equal(t, "24", numbers[0])
 			numbers = numbers[1:]
 		}
@@ -185,7 +185,7 @@ func TestATaskHasOneSetOfCounts(t *testing.T) {
 	require.Equal(t, "1 题", report.Find(".decision a[href*='filter=failed']").Last().Text())
 }
 
-// People's verdicts and the questions whose facts differ are counted alike everywhere, too.
+// People's verdicts and the questions whose facts differ also have the same counts everywhere.
 func TestATaskHasOneSetOfVerdictsAndFacts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

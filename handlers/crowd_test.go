@@ -21,7 +21,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// fill takes every place of a gate.
+// fill occupies every place of a gate, and returns a function that frees them.
 func fill(t *testing.T, gate *request.Gate) (empty func()) {
 	t.Helper()
 	var leaves []func()
@@ -100,7 +100,7 @@ func TestACrowdIsToldToComeAgain(t *testing.T) {
 	require.Contains(t, string(s.get(t, "/metrics").body), `wending_refused_total{kind="files"}`)
 }
 
-// Reports that wait for their turn hold nothing that other requests need, in particular no connection to the
+// Reports that wait for their turn occupy nothing that other requests need, in particular no connection to the
 // database.
 func TestWaitingReportsHoldNoConnection(t *testing.T) {
 	t.Parallel()
@@ -214,7 +214,7 @@ func TestManyUploadsAtOnceAllGetAnAnswer(t *testing.T) {
 	require.Equal(t, created, stored)
 }
 
-// Clients that do not read their report hold no place, so others get theirs. After a while these clients are
+// Clients that do not read their report occupy no place, so others get theirs. After a while these clients are
 // disconnected.
 func TestReadersThatTakeNothingHoldNobodyUpAndAreEnded(t *testing.T) {
 	t.Parallel()
@@ -262,7 +262,7 @@ func TestReadersThatTakeNothingHoldNobodyUpAndAreEnded(t *testing.T) {
 	}
 }
 
-// A page holds a limited amount of text: the more answers there are, the less it shows of each, with a link to the
+// A page contains a limited amount of text: the more answers there are, the less it shows of each, with a link to the
 // whole text.
 func TestAPageHasABudgetOfBytes(t *testing.T) {
 	t.Parallel()
@@ -308,8 +308,8 @@ func TestStagedFilesBelongToTheirBrowser(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, create(one, token))
 }
 
-// Forms that any client may send are small, contain no file, and occupy no place. All other forms' fields fit into
-// memory, regardless of how many forms arrive.
+// Forms that clients may send without signing in are small, contain no file, and occupy no place. The fields of all
+// other forms fit into memory, regardless of how many forms arrive.
 func TestFormsHaveBounds(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)

@@ -134,7 +134,7 @@ type answer struct {
 	isCut bool
 }
 
-// check returns how a response differs from the document, and the operation that it belongs to.
+// check returns an error if a response differs from the document, and the operation that the response belongs to.
 func (d *described) check(a answer) (*operation, error) {
 	kind, _, _ := mime.ParseMediaType(a.header.Get("Content-Type"))
 	found := d.find(a.method, a.path)
@@ -192,7 +192,7 @@ func (d *described) check(a answer) (*operation, error) {
 	return found, nil
 }
 
-// fits returns how a body differs from a schema.
+// fits returns an error that describes how a body differs from a schema.
 func (d *described) fits(a answer, place ...string) error {
 	if a.isCut {
 		return nil
@@ -217,7 +217,7 @@ type witness struct {
 	seen     map[string]bool
 }
 
-// witnessed is a site's handler with its witness.
+// witnessed returns a site's handler with its witness.
 func (s *site) witnessed(t testing.TB, handler *handlers.Server) http.Handler {
 	t.Helper()
 	if _, isBenchmark := t.(*testing.B); isBenchmark {
@@ -259,7 +259,7 @@ func (w *witness) ServeHTTP(writer http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// has reports whether an operation has given a response with a status.
+// has reports whether an operation has returned a response with a status.
 func (w *witness) has(id, status string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

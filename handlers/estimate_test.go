@@ -65,8 +65,8 @@ func TestAnEstimateCountsJudges(t *testing.T) {
 	require.Contains(t, string(shown.body), "加问后最多调用 80 次（含打分），约 0.77 CNY")
 }
 
-// Before the start, the estimate and the form show which difference a task of this size can detect, and the basis of
-// that.
+// Before the start, the estimate and the form show which difference a task of this size can detect, and what that is
+// based on.
 func TestAnEstimateSaysWhatCanBeShown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -135,7 +135,7 @@ func TestAnUnknownVariableIsNamedWhenATaskIsMade(t *testing.T) {
 	require.Empty(t, created["warnings"])
 }
 
-// While there are no runs, an estimate is based on the last successful test of each target, and says so. Tests of
+// While there are no runs, an estimate is based on the last successful test of each target, and states that. Tests of
 // other entries do not count.
 func TestAnEstimateBeforeTheFirstRunRestsOnATest(t *testing.T) {
 	t.Parallel()
@@ -167,7 +167,7 @@ func TestAnEstimateBeforeTheFirstRunRestsOnATest(t *testing.T) {
 	for _, path := range []string{"models/" + model, "agents/" + agent} {
 		require.Equal(t, "SUCCEEDED", s.entry(t, "POST", path+"/test", object{}, 200)["status"])
 	}
-	// this does not change the address that is called
+	// a change of prices does not invalidate the tests, because the address that is called stays the same
 	for _, path := range []string{"models/" + model, "agents/" + agent} {
 		s.entry(t, "PATCH", path, object{"input_price": "100", "output_price": "100", "currency": "CNY"}, 200)
 	}

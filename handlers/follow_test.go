@@ -52,7 +52,7 @@ func newFollowed(t *testing.T, withWorker bool) *followed {
 	return f
 }
 
-// renew gives everything that the task took from the library a newer state.
+// renew changes every entry of the library that the task uses.
 func (f *followed) renew(t *testing.T) {
 	t.Helper()
 	f.key.Store("new-key")
@@ -63,7 +63,7 @@ func (f *followed) renew(t *testing.T) {
 		mustBe(t, 201)
 }
 
-// fires has a schedule fire, awaits its summary, and returns the new task with the entry of the trend.
+// fires makes a schedule fire, awaits its summary, and returns the new task with the entry of the trend.
 func (f *followed) fires(t *testing.T, id string, ago int) (task, point object) {
 	t.Helper()
 	before := len(f.listed(t, "schedules/"+id+"/tasks"))
@@ -78,14 +78,14 @@ func (f *followed) fires(t *testing.T, id string, ago int) (task, point object) 
 	return f.entry(t, "GET", "evaluation-tasks/"+point["task_id"].(string), nil, 200), point
 }
 
-// datasetVersion returns which version of its dataset a task asks.
+// datasetVersion returns the version of its dataset that a task uses.
 func (f *followed) datasetVersion(t *testing.T, task object) (version int) {
 	t.Helper()
 	require.NoError(t, f.tables.Get(&version, `SELECT dataset_version FROM evaluation_tasks WHERE id = $1`, task["task_id"]))
 	return version
 }
 
-// A new schedule takes credentials and newest versions from the library at each firing, and its trend says what
+// A new schedule takes credentials and newest versions from the library at each firing, and its trend shows what
 // changed; a frozen one copies the task as it was, and its page explains why its calls are refused.
 func TestAScheduleFollowsTheLibraryOrStaysFrozen(t *testing.T) {
 	t.Parallel()
@@ -144,8 +144,8 @@ func TestAScheduleFollowsTheLibraryOrStaysFrozen(t *testing.T) {
 	require.EqualValues(t, 3, task["statistics"].(object)["succeeded"])
 }
 
-// A version that was not the newest when the task was created stays, because a person chose it; the last state of an
-// archived entry is taken. The page says both.
+// A schedule keeps a version that was not the newest when its task was created, because a person chose it; of an
+// archived entry, it uses the last state. The page shows both.
 func TestAChosenVersionStaysAndAnArchivedEntryKeepsItsLast(t *testing.T) {
 	t.Parallel()
 	f := newFollowed(t, true)
@@ -170,7 +170,7 @@ func TestAChosenVersionStaysAndAnArchivedEntryKeepsItsLast(t *testing.T) {
 		"评估器 包含 v2 · 已归档，沿用最后的内容", "数据集 题库 v1 · 创建任务时选了较早的版本，一直沿用"}, said)
 }
 
-// What a new task would be refused for keeps a firing from starting, and the page says why.
+// A firing does not start if a new task with the same settings would be refused, and the page shows the reason.
 func TestAFiringPassesTheChecksOfANewTask(t *testing.T) {
 	t.Parallel()
 	f := newFollowed(t, true)
@@ -200,8 +200,8 @@ func TestAFiringPassesTheChecksOfANewTask(t *testing.T) {
 	}
 }
 
-// A process without datasets leaves a schedule that needs a new version to one that has them, which waits a moment for
-// others.
+// A process without datasets leaves a schedule that needs a new version to a process that has them, which itself waits
+// for a while before it fires the schedule.
 func TestAScheduleThatNeedsAFileWaitsForIt(t *testing.T) {
 	t.Parallel()
 	f := newFollowed(t, false)

@@ -276,8 +276,8 @@ func TestKeptHeadersGoToTheirAgentAlone(t *testing.T) {
 	}
 }
 
-// A file whose columns have other names is read once the user has assigned them: the page offers the likely ones, the
-// API has fields for them.
+// A file whose columns have other names is read once the user has assigned the columns. The page suggests the likely
+// ones; the API has fields for them.
 func TestColumnsMayHaveOtherNames(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)

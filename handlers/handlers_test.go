@@ -198,8 +198,8 @@ func newSiteAt(t testing.TB, database string, lanes int, access handlers.Access,
 	return s
 }
 
-// listening returns the address at which a site listens for changes; empty unless people sign in, because only then
-// can rights expire.
+// listening returns the address of the database at which a site listens for changes; empty unless people sign in,
+// because only then can rights expire.
 func listening(database string, access handlers.Access) string {
 	if access.HasAccounts {
 		return database
@@ -622,7 +622,7 @@ func TestTheListIsFilteredSearchedAndPaged(t *testing.T) {
 	require.True(t, disabled, "a task that is not done cannot be viewed")
 }
 
-// Invalid forms are shown again with the typed values and an error beside the field; the file need not be chosen
+// Invalid forms are shown again with the typed values and an error next to the field; the file need not be chosen
 // again.
 func TestNothingTypedIsLostOnAnError(t *testing.T) {
 	t.Parallel()
@@ -875,8 +875,8 @@ func TestOddRequestIDsAreReplaced(t *testing.T) {
 	}
 }
 
-// Responses stay out of caches and other sites' pages, and no other site's script can read from the API or make it
-// work.
+// Responses stay out of caches and other sites' pages, and no other site's script can read from the API or trigger its
+// actions.
 func TestResponsesAreKeptFromOtherSites(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -909,7 +909,7 @@ func TestProbeShowsTheRawAnswerOrTheExactError(t *testing.T) {
 	page = s.post(t, "/tasks/probe", map[string]string{"agent_api_url": "http://10.1.2.3/"}).page(t)
 	require.Contains(t, page.Find("#probe .error").Text(), "AGENT_API_ALLOWLIST")
 
-	// On the page, the fault of an address is shown beside the address until a test succeeds.
+	// On the page, an error in the address is shown next to the address until a test succeeds.
 	probe := func(url string) string {
 		request := s.form(t, "/tasks/probe", map[string]string{"agent_api_url": url})
 		request.Header.Set("HX-Request", "true")
@@ -919,7 +919,7 @@ func TestProbeShowsTheRawAnswerOrTheExactError(t *testing.T) {
 	require.Empty(t, probe(fake.URL))
 }
 
-// The button that saves the form's agent is beside its address, not between the test and its result.
+// The button that saves the form's agent is next to its address, not between the test and its result.
 func TestAnAgentIsSavedBesideItsAddress(t *testing.T) {
 	t.Parallel()
 	button := newSite(t, false).get(t, "/").page(t).Find("#save-agent")
@@ -951,7 +951,7 @@ func TestRoutesAndOpenAPIDocumentAreTheSame(t *testing.T) {
 	require.ElementsMatch(t, described, routed)
 }
 
-// A report that cannot be completed breaks its connection.
+// If a report cannot be completed, its connection breaks, so that nobody mistakes a part for the whole report.
 func TestABrokenExportIsNotTakenForAWholeOne(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

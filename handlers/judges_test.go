@@ -13,7 +13,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// chatting plays a model that answers with the JSON object that script returns for the last message.
+// chatting returns a handler that plays a model: its reply to the last message is what script returns for it.
 func chatting(script func(prompt string) string) func(http.ResponseWriter, agenttest.Call) {
 	return func(w http.ResponseWriter, call agenttest.Call) {
 		messages := call.Body["messages"].([]any)
@@ -282,8 +282,8 @@ func TestAFinishedTaskIsEvaluatedFromItsPage(t *testing.T) {
 		object{"evaluators": rules[:1]}).StatusCode)
 }
 
-// The votes of a judge are stored with its evaluation. Evaluations of earlier versions, which have none, give the same
-// noise, from the stored replies.
+// The votes of a judge are stored with its evaluation. For evaluations by earlier versions, which stored no votes, the
+// same noise is computed from the stored replies.
 func TestVotesAreStoredForTheNoise(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -95,7 +95,7 @@ func (s *site) followNumbers(t *testing.T, id string, at map[string]string) (see
 				shown = strings.Join(strings.Fields(link.Find("title").Text()), " ")
 			}
 			match := counted.FindStringSubmatch(shown)
-			if match == nil || query.Get("error_code") != "" && match[1] != shown || // in HTTP 502 it is a name
+			if match == nil || query.Get("error_code") != "" && match[1] != shown || // the number in "HTTP 502" counts nothing
 				strings.ContainsAny(shown, "%.") || strings.Contains(shown, "ms") && query.Get("min_latency_ms") == "" {
 				return
 			}
@@ -253,8 +253,8 @@ func (s *site) runsOf(t *testing.T, id string, query url.Values) (count int) {
 	return count
 }
 
-// Answers that a judge could not rate, questions that more runs may change, and those without a value of a column can
-// be asked for.
+// The page of answers can be limited to answers that a judge could not rate, to questions that more runs may change,
+// and to questions without a value in a column.
 func TestAnswersAreNarrowedByWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -23,7 +23,7 @@ func (s *site) fragment(t *testing.T, path string) response {
 	return s.do(t, request)
 }
 
-// One request updates all rows, new ones included, and is empty while nothing has changed.
+// One request updates all rows, new ones included; its response is empty while nothing has changed.
 func TestOneRequestKeepsAllRowsUpToDate(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -104,7 +104,7 @@ func TestATaskWhoseEveryCallFailedSaysSo(t *testing.T) {
 	require.Equal(t, []string{"message", "remedy", "detail"}, order, "the reader's words come first")
 }
 
-// The page of a task shows which limit slows it down, and whose.
+// The page of a task shows which limit slows it down, and which task set that limit.
 func TestAPageSaysWhatHoldsTheTaskBack(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -229,7 +229,7 @@ func (s *site) meaningIsOnPages(t *testing.T, id, model string) {
 	s.awaitDone(t, id)
 }
 
-// peopleCorrectOnPages has a person part the answers to the first question on its page, and put them together again.
+// peopleCorrectOnPages has a person separate the answers to the first question on its page, and merge them again.
 func (s *site) peopleCorrectOnPages(t *testing.T, task string) {
 	t.Helper()
 	at := task + "/results/1/meaning"

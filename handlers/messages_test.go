@@ -403,7 +403,7 @@ func TestANumberThatLeavesItsLimitsIsTold(t *testing.T) {
 
 	model.begin(all)
 	s.fire(t, schedule, hook)
-	s.tables.MustExec(`UPDATE firings SET launch_id = NULL WHERE task_id = $1`, told["task_id"]) // like a later launch
+	s.tables.MustExec(`UPDATE firings SET launch_id = NULL WHERE task_id = $1`, told["task_id"]) // as a later launch does
 	dbtest.Await(t, 60*time.Second, "it is summed up again", func() bool {
 		var open int
 		require.NoError(t, s.tables.Get(&open, `SELECT count(*) FROM firings WHERE launch_id IS NULL`))

@@ -69,7 +69,7 @@ func (s *site) requireHeadIsGet(t testing.TB, token, path string) int {
 func requireSecured(t testing.TB, answer *http.Response) {
 	t.Helper()
 	what := answer.Request.Method + " " + answer.Request.URL.Path
-	// downloads of files and reports have a policy of their own
+	// downloads of files and reports have their own policy
 	require.NotEmpty(t, answer.Header.Get("Content-Security-Policy"), what)
 	if answer.StatusCode >= 400 {
 		require.Contains(t, answer.Header.Get("Content-Security-Policy"), "default-src 'self'", what)

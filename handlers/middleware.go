@@ -68,7 +68,7 @@ func (s *Server) logRequests(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// loggedPath returns a request's path without the secret of a link, which also paths without a route may contain.
+// loggedPath returns a request's path without the secret of a link, which paths without a route may contain, too.
 func loggedPath(c echo.Context) string {
 	path := c.Request().URL.Path
 	switch {

@@ -37,7 +37,7 @@ var uncounted = map[string]string{
 // measured matches amounts that are not counts: shares, intervals, times.
 const measured = "%｜ms｜秒｜至｜个百分点｜Token"
 
-// deadNumbers returns the texts with counts in a page's content that lead nowhere.
+// deadNumbers returns the texts in a page's content that state a count without a link to what is counted.
 func deadNumbers(page *goquery.Document) (dead []string) {
 	content := page.Find("main").Clone()
 	for selector := range uncounted {
@@ -131,7 +131,7 @@ func (s *site) underWay(t *testing.T) (id string) {
 	return id
 }
 
-// Every number of the table of reviewers leads to that many questions; names that do not occur are left out.
+// Every number of the table of reviewers leads to that many questions; addresses drop names that do not occur.
 func TestNumbersOfReviewersLeadToTheirQuestions(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -160,10 +160,10 @@ func TestNumbersOfReviewersLeadToTheirQuestions(t *testing.T) {
 const labels = "main dl.tiles dt, main dl.counts dt, main th.figure, main th.number, main .tasks thead th, " +
 	"main .history thead th, main figure:not(.fingerprint) figcaption, main caption, main #details h2"
 
-// unexplained are labels that name no figure: questions, sides, variants, and what describes a task.
+// unexplained matches the labels that name no figure: questions, sides, variants, and what describes a task.
 var unexplained = regexp.MustCompile(`^(#|题数|总数|甲|乙|次数|\d+|任务名称|创建时间|操作|数据集|智能体|版本对比|状态|进度)$`)
 
-// Every figure leads to its explanation: beside its label, or beside the heading of its section.
+// Every figure leads to its explanation, next to its label or next to the heading of its section.
 func TestEveryFigureIsExplained(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -24,7 +24,7 @@ import (
 	"wending/jobs/secret"
 )
 
-// newProvidedSite starts a site whose users sign in at an OpenID Connect provider, and the provider.
+// newProvidedSite starts an OpenID Connect provider, and a site whose users sign in there.
 func newProvidedSite(t *testing.T, grants string) (*guarded, *mockoidc.MockOIDC) {
 	t.Helper()
 	provider, err := mockoidc.Run()
@@ -306,7 +306,8 @@ func mustQuery(t *testing.T, address, name string) string {
 	return u.Query().Get(name)
 }
 
-// age makes the last reading of the rights of all the provider's accounts appear to be the given time ago.
+// age sets the time at which the rights of the provider's accounts were last read to by ago; by is a PostgreSQL
+// interval.
 func (s *guarded) age(t *testing.T, by string) {
 	t.Helper()
 	s.tables.MustExec(`UPDATE provider_sessions SET checked_at = now() - $1::interval`, by)
@@ -512,11 +513,11 @@ type passkeys struct {
 	site   virtualwebauthn.RelyingParty
 	device virtualwebauthn.Authenticator
 	key    virtualwebauthn.Credential
-	// lastKey is the key that the last ceremony's request returned.
+	// lastKey is the key in the first response of the last ceremony.
 	lastKey string
 }
 
-// ceremony begins with one request and ends with another, whose body answer makes from the options.
+// ceremony requests begin and then end, with the body that answer returns for the options in the first response.
 func (p *passkeys) ceremony(t *testing.T, begin, end string, form url.Values,
 	answer func(options string) string) response {
 	t.Helper()
@@ -538,8 +539,8 @@ func (p *passkeys) ceremony(t *testing.T, begin, end string, form url.Values,
 	return p.do(t, request)
 }
 
-// newCredential is a new key. The library leaves out leading zeros of a point's coordinates (one key in 128), which no
-// real device does and no site accepts: such keys are drawn again.
+// newCredential returns a new key. The library leaves out leading zeros of a point's coordinates (one key in 128),
+// which no real device does and no site accepts: such keys are drawn again.
 func newCredential() virtualwebauthn.Credential {
 	const whole = 77 // bytes of a key on the curve P-256: two coordinates of 32 and their names
 	for {

@@ -57,8 +57,8 @@ func (w *walk) file(path string, fields map[string]string, status int) object {
 	return made
 }
 
-// Every operation gives the responses that the document describes: for success, missing objects, invalid or too
-// large requests, and conflicts. The witness compares them; this test makes sure that all of them occur.
+// Every operation returns the responses that the document describes: for success, missing objects, invalid or too large
+// requests, and conflicts. The witness compares them; this test makes sure that all of them occur.
 func TestEveryOperationAnswersAsItIsDescribed(t *testing.T) {
 	t.Parallel()
 	w := &walk{site: newSite(t, true), t: t, hook: newReceiver(t, always(200)), ids: map[string]string{}}
@@ -97,14 +97,14 @@ func TestEveryOperationAnswersAsItIsDescribed(t *testing.T) {
 	}
 }
 
-// canAnswer reports whether this test can make an operation give a response with a status.
+// canAnswer reports whether this test can make an operation return a response with a status.
 func (w *walk) canAnswer(one *operation, status string) bool {
 	switch status {
-	case "404": // the path names nothing but the project
+	case "404": // impossible if the path names only the project
 		return strings.Contains(one.path, "{") || one.id == "compare-tasks" || one.id == "list-shares"
 	case "413": // an archive may be as large as a gigabyte
 		return one.id != "import-task"
-	case "429": // 429 here also has other reasons than busy gates; TestAProjectHasSoManyOfEach fills a project
+	case "429": // usedUp does not provoke it for these; TestAProjectHasSoManyOfEach fills a project
 		return !slices.Contains([]string{"evaluate-task", "group-answers", "import-task", "change-dataset", "create-token",
 			"create-share", "create-view", "create-schedule", "change-schedule"}, one.id)
 	}
@@ -326,7 +326,7 @@ func (w *walk) readTask(id string) {
 	}
 }
 
-// carry takes the verdicts of one task over to another, and withdraws them.
+// carry carries the verdicts on one task over to another, and withdraws them.
 func (w *walk) carry() {
 	fake := agenttest.New(w.t, func(out http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(out, "42") })
 	var sides [2]string
@@ -442,7 +442,7 @@ func (w *walk) missing() {
 	}
 }
 
-// wrong sends fields that no operation knows, and bodies that are too large.
+// wrong sends fields that no operation accepts, and bodies that are too large.
 func (w *walk) wrong() {
 	large := object{"name": strings.Repeat("x", 5<<20)}
 	for _, one := range w.witness.document.operations {

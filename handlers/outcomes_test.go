@@ -222,8 +222,8 @@ func TestAProvidersAddressHasAnExampleOfItsProtocol(t *testing.T) {
 		s.get(t, "/library/providers/"+saved["id"].(string)).page(t).Find("#base_url").AttrOr("placeholder", ""))
 }
 
-// An agent that does not stream is called once more without streaming, with its own rate-limit slot, which does not
-// count as a retry. The task records this and shows it.
+// An agent that does not stream is called once more without streaming. This call takes its own rate-limit slot, and
+// does not count as a retry. The task records this and shows it.
 func TestAnAgentThatDoesNotStreamIsAskedWithout(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -143,8 +143,7 @@ func plainNumbers(matrix [][]measure.ComparedQuestion) {
 	}
 }
 
-// ratio runs both functions alternately, and reports the median time of the first and its ratio to that of the
-// second.
+// ratio runs both functions alternately, and reports the median time of the first, and the ratio of both medians.
 func ratio(b *testing.B, whole, plain func()) {
 	b.Helper()
 	var took [2][]time.Duration

@@ -229,7 +229,7 @@ func TestTheAuditTellsWhoDidWhat(t *testing.T) {
 	require.NoError(t, err)
 	require.Positive(t, found.Entries)
 
-	// A page for people has filters, verifies the chain and exports the entries.
+	// The page of the audit has filters, verifies the chain and exports the entries.
 	s.tables.MustExec(`UPDATE users SET is_admin = true WHERE name = '李雷'`)
 	page := b.get(t, "/admin/audit?check=1&action=task.delete").page(t)
 	require.Equal(t, 1, page.Find("table.audit tbody tr").Length())
@@ -314,7 +314,7 @@ func TestAReportIsSharedByALink(t *testing.T) {
 	require.Len(t, s.ask(t, token, "GET", "/api/v1/shares?task_id="+id, nil).mustBe(t, 200)["items"], 2)
 }
 
-// A project may use up its quotas, is warned before they are exhausted, and is refused more; running work continues.
+// A project is warned before its quotas are exhausted; once they are, new work is refused and running work continues.
 func TestAProjectKeepsWithinItsQuotas(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
@@ -433,7 +433,7 @@ func TestReviewsAreSignedByTheAccount(t *testing.T) {
 		shown := reader.get(t, path)
 		require.Equal(t, http.StatusOK, shown.StatusCode, path)
 		shown.page(t).Find("main form[method=post]").Each(func(_ int, form *goquery.Selection) {
-			if action := form.AttrOr("action", "?"); action != "/tasks/columns" { // what one's own browser shows
+			if action := form.AttrOr("action", "?"); action != "/tasks/columns" { // changes only what the browser shows
 				t.Errorf("%s offers %s to a viewer", path, action)
 			}
 		})

@@ -12,8 +12,8 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// The tabs of a task show counts, and the pages of one reviewer are notified of others' verdicts, but not of the
-// reviewer's own.
+// The tabs of a task show counts, and a reviewer's pages are notified of others' verdicts, but not of the reviewer's
+// own.
 func TestPagesLearnOfTheVerdictsOfOthers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -249,7 +249,7 @@ func TestACallIsListedAtOnce(t *testing.T) {
 	}
 }
 
-// logLine is a line of a log, or a tool's row, as the page shows it.
+// logLines returns the lines of a log, or the rows of its tools, as the page shows them.
 func logLines(log *goquery.Selection, of string) (lines []string) {
 	log.Find(of).Each(func(_ int, line *goquery.Selection) {
 		lines = append(lines, strings.Join(strings.Fields(line.Text()), " "))

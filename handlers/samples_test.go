@@ -134,7 +134,7 @@ func (s *site) judgedTask(t *testing.T) (task, sample string) {
 	return task, drawn.ID
 }
 
-// Every cell of the table that compares a judge with people leads to exactly the answers that it counts, side by side.
+// Every cell of the table that compares a judge with people links to exactly the answers that it counts, side by side.
 func TestAnswersOnWhichJudgeAndPeoplePart(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -152,7 +152,7 @@ func TestAnswersOnWhichJudgeAndPeoplePart(t *testing.T) {
 		count, err := strconv.Atoi(cell.Text())
 		require.NoError(t, err)
 		href := cell.AttrOr("href", "")
-		page := s.get(t, href+"&view=merged").page(t) // where answers are chosen, the view does not matter
+		page := s.get(t, href+"&view=merged").page(t) // a filter for single answers overrides the requested view
 		require.Equal(t, count, page.Find("article.result .run").Length(), href)
 		require.Equal(t, count, page.Find("article.result .run .verdicts").Length(), "with the judge's reason")
 		require.Equal(t, count, page.Find("article.result .run .said-list li[data-verdict]:not([hidden])").Length(),

@@ -78,7 +78,7 @@ func TestAScheduleCopiesATaskAndRunsTheCopy(t *testing.T) {
 	require.Equal(t, 2, next.In(cron.Beijing).Hour())
 	require.True(t, next.After(time.Now()) && next.Before(time.Now().Add(25*time.Hour)))
 
-	// The schedule is due: it makes one copy, named by the planned time, with the task's secrets and questions.
+	// The schedule is due: it creates one copy, named by the planned time, with the task's secrets and questions.
 	planned := s.due(t, id, 0)
 	dbtest.Await(t, 20*time.Second, "it fires", func() bool { return len(s.listed(t, "schedules/"+id+"/tasks")) == 1 })
 	first := s.listed(t, "schedules/"+id+"/tasks")[0]
@@ -219,7 +219,7 @@ func TestSchedulesThatCannotFire(t *testing.T) {
 }
 
 // A schedule's times must be as far apart as the operator requires, by whichever route it is saved; a schedule that
-// fires too often can still be ended.
+// fires too often can still be disabled.
 func TestSchedulesAreNotTooFrequent(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -265,7 +265,7 @@ func (s *site) askUntilServed(t *testing.T, token, path string, body object) (st
 }
 
 // Regardless of the number of concurrent requests, a project has no more schedules, links, views and tokens than its
-// caps allow; ended ones make room.
+// caps allow; those that have ended do not count.
 func TestAProjectHasSoManyOfEach(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)

@@ -20,7 +20,7 @@ func (s *site) forbid(t *testing.T, patterns ...string) {
 		object{"review_reasons": []string{}, "sensitive_patterns": patterns}, 200)
 }
 
-// No launch starts that would send what its project forbids, by whichever page or endpoint, and the places are named.
+// No page or endpoint starts a launch that would send what its project forbids; the error names the places.
 func TestWhatMustNotBeSentIsNotSent(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -89,7 +89,7 @@ func TestWhatMustNotBeSentIsNotSent(t *testing.T) {
 		require.Equal(t, []any{1.0, "部门"}, []any{row, column}, path)
 	}
 
-	// The evaluators that a launch adds count, and so does a question with which an agent is tried out.
+	// The patterns also apply to evaluators that a launch adds, and to a question with which an agent is tried out.
 	s.forbid(t, "绝密")
 	model, _ := s.chatTarget(t, "judge", fake.URL)
 	judge := s.evaluator(t, "裁判", "judge", object{"model_id": model, "prompt": "绝密 {{answer}}"})
@@ -112,7 +112,7 @@ func TestWhatMustNotBeSentIsNotSent(t *testing.T) {
 	require.Contains(t, string(refused.body), "第 1 题的“部门”含本空间不允许发送的内容（命中“甲”")
 	require.Len(t, fake.Calls(), before, "nothing was sent")
 
-	// A schedule skips its firing and says why.
+	// A schedule skips its firing and shows the reason.
 	schedule := s.schedule(t, "夜间", done, nil)
 	s.due(t, schedule, 1)
 	dbtest.Await(t, 20*time.Second, "the firing",

@@ -66,7 +66,7 @@ type Config struct {
 	Sealer      *secret.Sealer
 	// Files stores datasets and uploads.
 	Files *blob.Disk
-	// SensitivePatterns are what no launch may send, for projects without a list of their own (people.ParsePattern).
+	// SensitivePatterns are what no launch may send (people.ParsePattern), in projects without their own list.
 	SensitivePatterns []string
 	// Assets are the files that agents produce, each of at most AssetBytes.
 	Assets     blob.Store
@@ -142,7 +142,7 @@ func ParseTrusted(list string) (trusted []netip.Prefix, err error) {
 	return trusted, nil
 }
 
-// secureHost returns the site's name for HTTPS.
+// secureHost returns the site's host name for HTTPS; empty if its public address is not an HTTPS one.
 func (a Access) secureHost() string {
 	u, err := url.Parse(a.PublicURL)
 	if err != nil || u.Scheme != "https" {
@@ -309,7 +309,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// sweep cleans up now and every hour. Younger files may still be in use.
+// sweep cleans up now and every hour. It leaves files that are younger than an hour, which may still be in use.
 func (s *Server) sweep(ctx context.Context) {
 	tick := time.NewTicker(time.Hour)
 	defer tick.Stop()

@@ -36,8 +36,8 @@ func (s *site) drawn(t *testing.T) (id string) {
 	return id
 }
 
-// A link shows what it was made for and the files of these runs, until it expires or is withdrawn; nothing of other
-// questions, of the agent or of the settings.
+// A link shows what it was created for and the files of the shown runs, until it expires or is withdrawn; nothing of
+// other questions, of the agent or of the settings.
 func TestLinksShowWhatTheyAreForAndNothingElse(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -152,7 +152,7 @@ func TestLinksNeedWhatTheyShow(t *testing.T) {
 	require.Zero(t, s.reports.Load(), s.told.String())
 }
 
-// A call that failed does not tell a reader with a link where the agent is.
+// To a reader with a link, a call that failed does not reveal where the agent is.
 func TestALinkDoesNotNameTheAgentsAddress(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -567,7 +567,7 @@ func TestSessionsAreThoseOfTheDatabase(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, there.get(t, "/tasks").StatusCode)
 }
 
-// When users lose a right, every response that they are reading by it ends, including open streams.
+// When users lose a right, every response that they are receiving under that right ends, including open streams.
 func TestStreamsEndWithTheRight(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)

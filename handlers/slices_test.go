@@ -16,7 +16,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// sliced runs a task of six questions in three categories, of which 合同 contradicts itself and one of 劳动 fails.
+// sliced runs a task of six questions in three categories: the answers on 合同 contradict each other, one of 劳动 fails.
 func (s *site) sliced(t *testing.T) (id string) {
 	t.Helper()
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
@@ -46,8 +46,8 @@ func (s *site) found(t *testing.T, id string, query url.Values) (ids []string) {
 	return ids
 }
 
-// Results are narrowed by the columns of the dataset and by the numbers of runs; anything that does not exist is
-// refused by name.
+// Results are filtered by the columns of the dataset and by the latency, tokens and cost of runs; a column or value
+// that does not exist is refused by name.
 func TestResultsAreNarrowedByColumnsAndNumbers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -102,8 +102,8 @@ func TestStatisticsByAColumn(t *testing.T) {
 	require.Contains(t, string(refused.body), "category")
 }
 
-// The file and the print version contain what the report's page is narrowed to; a value that does not exist is left
-// out, and the page reports it.
+// The file and the print version contain what the filtered report shows; a value that does not exist is left out, and
+// the page reports it.
 func TestAFilteredReportIsExportedAndPrintedAsItIsShown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -239,7 +239,7 @@ func TestAReportIsGroupedByAColumn(t *testing.T) {
 	require.Contains(t, string(s.fragment(t, fold).body), "&#34;question&#34;")
 }
 
-// A comparison is narrowed by the columns of the second task, and grouped by one: on its page, in the API and as a
+// A comparison is filtered by the columns of the second task, and grouped by one: on its page, in the API and as a
 // file.
 func TestAComparisonIsNarrowedAndGroupedByColumns(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// tracedTask runs a task whose agent returns an id of its own for each question, and returns the task's id.
+// tracedTask runs a task whose agent returns its own id for each question, and returns the task's id and the agent.
 func (s *site) tracedTask(t *testing.T, fields map[string]string) (id string, agent *agenttest.Agent) {
 	t.Helper()
 	agent = agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
@@ -38,7 +38,7 @@ func (s *site) tracedTask(t *testing.T, fields map[string]string) (id string, ag
 	return id, agent
 }
 
-// Everywhere a run is described, its ids in traces are: the one that we sent and the agent's own.
+// Wherever a run is described, its trace ids are shown: the one that we sent and the agent's own.
 func TestARunNamesItsTraces(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -91,8 +91,8 @@ func TestARunNamesItsTraces(t *testing.T) {
 	require.Contains(t, beside, "请求/一 7f&3a")
 }
 
-// The whole id of a run in traces finds its question; a part of it does not, because short searches would otherwise
-// find ids by chance.
+// Searching for a run's whole trace id finds its question; a part of the id does not, because short searches would
+// otherwise find ids by chance.
 func TestAQuestionIsFoundByTheTraceOfARun(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -125,7 +125,7 @@ func TestAQuestionIsFoundByTheTraceOfARun(t *testing.T) {
 	}
 }
 
-// The ids lead to the agents' tracing once the project's administrators have named its address.
+// The ids link to the agents' tracing system once the project's administrators have set its address.
 func TestTheIDsOfARunLeadToTheAgentsTracing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -169,8 +169,8 @@ func TestTheIDsOfARunLeadToTheAgentsTracing(t *testing.T) {
 	require.Empty(t, links())
 }
 
-// A task whose own headers have a traceparent joins that trace; without one, each turn of a conversation has a trace of
-// its own.
+// A task whose own headers have a traceparent joins that trace; without one, each turn of a conversation has its own
+// trace.
 func TestATasksOwnTraceAndThoseOfTurnsAreKept(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

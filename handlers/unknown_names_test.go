@@ -51,8 +51,8 @@ func (d *apiDocument) resolve(schema *bodySchema) *bodySchema {
 	return schema
 }
 
-// misspelt returns bodies of a schema each with one unknown member, by its path as messages name it: at the top, and in
-// every object and list of objects below. Values that may have any members have none.
+// misspelt returns bodies for a schema, each with one unknown member: at the top, or in an object or list of objects
+// below. The keys are the members' paths as messages name them. Objects with arbitrary members are left out.
 func (d *apiDocument) misspelt(schema *bodySchema, depth int) map[string]object {
 	bodies := map[string]object{"surprise": {"surprise": 1}}
 	for name, property := range schema.Properties {
@@ -72,13 +72,13 @@ func (d *apiDocument) misspelt(schema *bodySchema, depth int) map[string]object 
 	return bodies
 }
 
-// nameTest is a site with the tools to send names that an operation does not know.
+// nameTest is a site with the tools to send names that an operation does not accept.
 type nameTest struct {
 	*site
 	t *testing.T
 }
 
-// refuses requires that a request is refused because of a name, which the details have too, and returns the message.
+// refuses requires that a request is refused because of a name that the details contain, too, and returns the message.
 func (n nameTest) refuses(method, path, contentType string, body []byte, name string) (message string) {
 	n.t.Helper()
 	// a stream of events that is not refused would not end

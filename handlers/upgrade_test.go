@@ -22,7 +22,7 @@ import (
 // beforeAccounts is the last migration of an installation without accounts.
 const beforeAccounts = "00026"
 
-// migrateTo gives a database the schema of an older version.
+// migrateTo creates the schema of an older version in a database; last is the number of its last migration.
 func migrateTo(t *testing.T, database, last string) {
 	t.Helper()
 	older := t.TempDir()
@@ -38,7 +38,7 @@ func migrateTo(t *testing.T, database, last string) {
 	require.NoError(t, pg.Migrate(t.Context(), database, os.DirFS(older)))
 }
 
-// Accounts with similar-looking names from before such names were refused stay; no new account can resemble them, and
+// Accounts whose names look alike, from before such names were refused, are kept; no new account can resemble them, and
 // administrators' tokens keep their reach.
 func TestAccountsOfOlderVersionsAreUpgraded(t *testing.T) {
 	t.Parallel()

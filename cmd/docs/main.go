@@ -59,7 +59,7 @@ func run(args []string, root string, input io.Reader, now time.Time) error {
 	return rewrite(args[1], args[2], stamp+"\n\n"+text)
 }
 
-// rewrite replaces a part of a document.
+// rewrite replaces the part with the given name in the document at path by text.
 func rewrite(path, name, text string) error {
 	document, err := os.ReadFile(path)
 	if err != nil {
@@ -154,7 +154,7 @@ var (
 	processors       = regexp.MustCompile(`-\d+$`)
 )
 
-// benchmarks returns a table of the benchmarks' output, described by their doc comments.
+// benchmarks returns the printed output of benchmarks as a table, with the first sentence of each one's doc comment.
 func benchmarks(root, printed string) (string, error) {
 	about := map[string]string{}
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {

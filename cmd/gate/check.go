@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// check finds mistakes that would make a judgement impossible, before the first call is made and paid for.
+// check finds mistakes that would make it impossible to judge the result, before the first call is made and paid for.
 func (o Options) check(ctx context.Context, client Client) error {
 	for _, metric := range slices.Sorted(maps.Keys(o.FailUnder)) {
 		if err := o.checkMetric("limit", metric); err != nil {
@@ -93,8 +93,8 @@ func (o Options) checkMetric(kind, metric string) error {
 	return nil
 }
 
-// checkProof reports a margin without a baseline, and a proof that can never succeed: a margin of 0 can never be
-// proven, not even between equal versions.
+// checkProof reports a margin without a baseline, and a required proof without a margin above 0: with a margin of 0,
+// not even two equal versions could pass.
 func (o Options) checkProof() error {
 	switch hasMargin := slices.ContainsFunc(slices.Collect(maps.Values(o.Margins)), func(margin float64) bool {
 		return margin > 0

@@ -74,11 +74,11 @@ func (r report) limits(limits map[string]float64) (checks []check) {
 	return checks
 }
 
-// mostNamed is how many questions a text names.
+// mostNamed is the maximum number of questions that a check's text names.
 const mostNamed = 5
 
-// itemsPass checks that at least the share limit of each question's planned runs passes. Runs that failed, are missing
-// or have no verdict have not passed.
+// itemsPass checks that, of each question's planned runs, at least the share limit passes. Runs that failed, are
+// missing or have no verdict have not passed.
 func (r report) itemsPass(number int, limit float64) check {
 	var short []string
 	for _, q := range r.Questions {
@@ -103,7 +103,7 @@ func (r report) itemsPass(number int, limit float64) check {
 	return c
 }
 
-// passes returns how many of the first runs of a question pass every evaluator.
+// passes returns how many runs of variant number pass every evaluator; runs with an index above runs do not count.
 func (q question) passes(number, runs int) (count int) {
 	for _, run := range q.Runs {
 		if run.Variant != number || run.Index > runs || len(run.Evaluations) == 0 {
@@ -134,7 +134,7 @@ type watch struct {
 	isLatency bool
 }
 
-// watches are all numbers that can have a margin. Latency is compared only if it has one.
+// watches are all metrics that can have a margin. Latency is compared only if it has a margin.
 var watches = []watch{
 	{"success_rate", "success_rate", false}, {"agreement", "agreement", false},
 	{meaningAgreement, meaningAgreement, false}, {"pass_share", "pass_rate", false},
@@ -172,8 +172,8 @@ type loss struct {
 	margin float64
 }
 
-// losses checks that no variant is worse than the baseline. With needsProof, a number with a margin above 0 must be
-// shown not to be worse by that much.
+// losses checks that no variant is worse than the baseline. With needsProof, each metric with a margin above 0 must be
+// shown not to be worse by more than its margin.
 func (r report) losses(margins map[string]float64, needsProof bool) (checks []check) {
 	var losses []loss
 	var tests []measure.GateTest
@@ -190,7 +190,7 @@ func (r report) losses(margins map[string]float64, needsProof bool) (checks []ch
 }
 
 // compared returns the metrics to compare for a variant: those known in both tasks, and those with a margin. With a
-// single rule, score and pass share are the same.
+// single rule, score and pass share are the same, so score is left out.
 func (r report) compared(number int, margins map[string]float64) (losses []loss) {
 	differences, isCompared := r.Differences[number]
 	if !isCompared {

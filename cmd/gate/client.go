@@ -180,7 +180,7 @@ func (c Client) upload(ctx context.Context, path, field, file string, task map[s
 	return c.call(ctx, http.MethodPost, path, form.FormDataContentType(), &body, to)
 }
 
-// The limits of a file's size; the server's limit for a dataset is lower.
+// The maximum sizes of files, in bytes; the server's limit for a dataset is lower.
 const (
 	maxSpec    = 1 << 20
 	maxDataset = 64 << 20
@@ -259,7 +259,7 @@ func (c Client) named(ctx context.Context, kind, name string) (string, error) {
 	}
 }
 
-// pagination is the position of a response within a list.
+// pagination describes the page of a list that a response contains.
 type pagination struct {
 	Page     int `json:"page"`
 	PageSize int `json:"page_size"`
@@ -343,7 +343,7 @@ func (c Client) Download(ctx context.Context, task, path string) (err error) {
 	})
 }
 
-// writeFile writes a file under a temporary name first.
+// writeFile writes a file under a temporary name, and renames it once it is complete.
 func writeFile(path string, write func(io.Writer) error) (err error) {
 	file, err := os.CreateTemp(filepath.Dir(path), ".wending-*")
 	if err != nil {

@@ -16,14 +16,14 @@ type Options struct {
 	Spec Spec
 	// Wait waits until the task has ended; the options below imply it.
 	Wait bool
-	// Baseline is the task, <id> or <id>:<variant>, to compare with: the result must not be worse beyond chance.
-	// Empty means none.
+	// Baseline is the task to compare with, as <id> or <id>:<variant>; empty means none. Run fails if the result is worse
+	// by more than chance explains.
 	Baseline string
-	// Margins limit how much worse than the baseline's a number may be, by metric; 0 for metrics that are not named.
+	// Margins are how much worse than the baseline each metric may be; metrics that are not listed have a margin of 0.
 	Margins map[string]float64
-	// RequireProof demands that every number with a margin above 0 is shown not to be worse by that much.
+	// RequireProof demands that every metric with a margin above 0 is shown not to be worse by more than its margin.
 	RequireProof bool
-	// RequireFit demands that every judge that a limit or margin relies on is fit to gate releases, according to people's
+	// RequireFit demands that every judge on which a limit or margin relies is fit to gate releases, according to people's
 	// verdicts.
 	RequireFit bool
 	// FailUnder are limits, by metric.
@@ -44,8 +44,8 @@ func (o Options) waits() bool {
 		len(o.FailUnder) > 0 || o.JUnit != "" || o.Markdown != "" || o.Out != ""
 }
 
-// ErrBelow means that a limit was not met, that the task is worse than the baseline beyond chance, or that it is not
-// shown to be no worse where that is required.
+// ErrBelow means that a limit was not met, that the task is worse than the baseline by more than chance explains, or
+// that RequireProof is set and the task was not shown to be no worse.
 var ErrBelow = errors.New("did not pass")
 
 // Run runs an evaluation. It returns ErrBelow if it ended and did not pass; any other error means that it could not

@@ -137,7 +137,7 @@ func (s *suites) add(one suite) {
 	s.Tests, s.Failures, s.Errors = s.Tests+one.Tests, s.Failures+one.Failures, s.Errors+one.Errors
 }
 
-// testCase returns the case of a question as one variant answered it, with the total time of its runs.
+// testCase returns a question's test case for one variant, and the total duration of the variant's runs in seconds.
 func (q question) testCase(class string, number int) (one testCase, seconds float64) {
 	text := []rune(strings.Join(strings.Fields(q.Text), " "))
 	if len(text) > nameLength {
@@ -189,7 +189,7 @@ func (q question) testCase(class string, number int) (one testCase, seconds floa
 	return one, seconds
 }
 
-// clean removes characters that XML cannot hold.
+// clean removes characters that XML does not allow.
 func clean(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\t' || r == '\n' || r == '\r' || r >= 0x20 && r <= 0xD7FF || r >= 0xE000 && r <= 0xFFFD || r >= 0x10000 {

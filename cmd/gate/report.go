@@ -125,7 +125,7 @@ type difference struct {
 	Clusters   int        `json:"clusters"`
 }
 
-// change returns the difference in the gate's own form.
+// change returns the difference in the form in which measure tests it.
 func (d difference) change() measure.Change {
 	return measure.Change{N: d.N, Clusters: d.Clusters, Mean: d.Difference, SE: d.SE}
 }

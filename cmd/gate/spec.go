@@ -43,7 +43,7 @@ type Spec struct {
 	Baseline           string
 }
 
-// kindOfValue is the type of a member.
+// kindOfValue is the type of a member's value.
 type kindOfValue int
 
 const (
@@ -127,7 +127,7 @@ func names() []string {
 
 var syntaxLine = regexp.MustCompile(`^yaml: line (\d+): (.*)$`)
 
-// syntax returns an error of the YAML itself.
+// syntax converts an error of the YAML parser into a SpecError with its line.
 func (s Spec) syntax(err error) error {
 	if found := syntaxLine.FindStringSubmatch(err.Error()); found != nil {
 		line, _ := strconv.Atoi(found[1])
@@ -257,7 +257,7 @@ const lineOf = "\x00line"
 // itemPass is the metric that limits, for every question, the share of its runs that must pass.
 const itemPass = "item_pass"
 
-// meaningAgreement is the metric that only tasks have whose answers a model groups by meaning.
+// meaningAgreement is a metric of tasks whose answers a model groups by meaning; other tasks do not have it.
 const meaningAgreement = "meaning_agreement"
 
 // Metrics are the metrics that can have limits: minimums for a variant and, for the last two, maximums.

@@ -54,7 +54,7 @@ func readGrouped(text string) (questions []grouped, err error) {
 	return questions, nil
 }
 
-// agent is an agent that gives the labelled answers to a question one after the other.
+// agent is an agent that returns the labelled answers to a question, one per call.
 type agent struct {
 	mutex   sync.Mutex
 	answers map[string][]string
@@ -77,8 +77,8 @@ func (a *agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"data": map[string]any{"output": answer}})
 }
 
-// checkMeanings has a saved model group the labelled answers, in a task like any other, and writes how far it agrees
-// with the labels and what that took. The task stays, so that what differs can be read.
+// checkMeanings has a saved model group the labelled answers in an ordinary task, and writes how far the model agrees
+// with the labels, and the calls, tokens and cost. The task is kept, so that the differences can be read.
 func checkMeanings(server, model string, out io.Writer) error {
 	questions, err := readGrouped(meaningsCSV)
 	if err != nil {
@@ -228,7 +228,7 @@ func (c client) groups(task string) (map[string]map[string]placed, error) {
 	}
 }
 
-// sum writes the agreement with the labels, of each part of the questions.
+// sum returns a text about the agreement with the labels, for each part of the questions.
 func sum(questions []grouped, found map[string]map[string]placed, took groupingStatistics) string {
 	type part struct {
 		labelled, said [][]int64

@@ -100,7 +100,7 @@ func (s *Settings) checkExposure() error {
 	return nil
 }
 
-// names returns the names of this site.
+// names returns the host names under which this site can be reached.
 func (s *Settings) names() []string {
 	names := s.hosts()
 	if u, err := url.Parse(s.PublicURL); err == nil && u.Hostname() != "" && s.Auth != "off" {

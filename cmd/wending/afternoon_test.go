@@ -101,7 +101,7 @@ func TestAnAfternoonByKeyboard(t *testing.T) {
 	second := number()
 	b.do(chromedp.KeyEvent("2"))
 	changed(second)
-	b.do(chromedp.KeyEvent("u")) // the second verdict was a slip
+	b.do(chromedp.KeyEvent("u")) // withdraw the second verdict, which was a slip
 	b.awaits("the question that was judged",
 		fmt.Sprintf(
 			`document.readyState === "complete" && document.querySelector(".review-mode .result[data-number=\"%s\"]") !== null`,

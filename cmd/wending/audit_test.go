@@ -14,9 +14,9 @@ import (
 	"wending/jobs/tasks"
 )
 
-// If a process is killed after a change and before its entry, its intent remains, and the audit records that the
-// outcome is unknown. The seal stays valid from one start to the next, and the command line proves that the entries
-// in the log still exist.
+// If a process is killed after making a change and before writing its audit entry, the stored intent remains, and the
+// audit records that the outcome is unknown. The seal stays valid from one start to the next, and the command line
+// proves that the entries in the log still exist.
 func TestTheAuditOutlivesAKill(t *testing.T) {
 	t.Parallel()
 	database, key := dbtest.Start(t), dbtest.SecretKey
@@ -99,7 +99,7 @@ func TestTheAuditOutlivesAKill(t *testing.T) {
 		"--secret-key", strings.Repeat("b", 64))
 	require.Equal(t, 1, code, "it would break the seal: "+said)
 
-	// The end is cut off, and the chain repaired as far as that is possible without the key.
+	// Remove the last entry, and repair the chain as far as that is possible without the key.
 	tables.MustExec(
 		`SET session_replication_role = replica; DELETE FROM audit_entries WHERE seq = (SELECT max(seq) FROM audit_entries);
 		UPDATE audit_chain SET (last_seq, last_hash) = (SELECT seq, hash FROM audit_entries ORDER BY seq DESC LIMIT 1);

@@ -176,7 +176,7 @@ func TestNothingIsRestoredOverWhatIsThere(t *testing.T) {
 	}
 	admin.MustExec(
 		`INSERT INTO workers (id, host, process_id, lanes) VALUES ('6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21', 'h', 1, 1)`)
-	// only a process has started
+	// A database is still empty if a process has registered in it.
 	code, said = command(t, "restore", file, "--data-dir", dbtest.Folder(t), "--database-url", fresh)
 	require.Zero(t, code, said)
 }

@@ -78,8 +78,8 @@ func (b *tab) sees(selector, text string) {
 			selector, text))
 }
 
-// awaits waits until a script returns true. It keeps asking, because a page that is being left does not answer, and
-// sometimes does not even report an error.
+// awaits waits until a script returns true. It polls, because a page that is being left does not answer, and sometimes
+// does not even report an error.
 func (b *tab) awaits(what, script string) {
 	b.t.Helper()
 	dbtest.Await(b.t, time.Minute, what, func() bool {
@@ -184,7 +184,7 @@ func TestAReviewersStory(t *testing.T) {
 	downloads := t.TempDir()
 	b.do(browser.SetDownloadBehavior(browser.SetDownloadBehaviorBehaviorAllow).WithDownloadPath(downloads))
 	for _, format := range []string{"csv", "xlsx"} {
-		if format != "csv" { // CSV is one click away
+		if format != "csv" { // CSV is the button itself; other formats are in its menu
 			b.do(chromedp.Click(".split summary"), chromedp.WaitVisible(".split .menu"))
 			b.requireAccessible("the menu of formats")
 		}

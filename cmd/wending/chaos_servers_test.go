@@ -207,7 +207,7 @@ func (m *member) signal(what syscall.Signal) {
 	}
 }
 
-// retire ends it permanently.
+// retire ends the process permanently.
 func (m *member) retire() {
 	m.mu.Lock()
 	m.isRetired = true

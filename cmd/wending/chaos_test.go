@@ -207,7 +207,8 @@ const recordWords, claimWords = "INSERT INTO evaluation_runs", "FOR UPDATE SKIP 
 
 const roundWords = "INSERT INTO planned_runs"
 
-// faults returns the faults by name; each returns once it has happened. Slow faults run separately.
+// quickFaults returns the quick faults by name; each function returns once its fault has happened. Slow faults run
+// separately.
 func (a *arena) quickFaults() map[string]func() {
 	return map[string]func(){
 		"kill -9 of a worker mid-call": func() {
@@ -306,7 +307,7 @@ func (a *arena) check(err error) {
 	}
 }
 
-// exhaustConnections takes every connection that PostgreSQL has, including those of the processes.
+// exhaustConnections occupies every connection that PostgreSQL has, including those of the processes.
 func (a *arena) exhaustConnections(hold time.Duration) {
 	var taken []*sqlx.DB
 	defer func() {
@@ -416,7 +417,7 @@ func (a *arena) watch(ctx context.Context) {
 	}
 }
 
-// create creates a task with count questions through the API, which may be unavailable for a moment.
+// create creates a task with the given number of questions through the API, which may be unavailable for a moment.
 func (a *arena) create(questions int, fields map[string]string) string {
 	a.t.Helper()
 	var dataset strings.Builder
@@ -437,11 +438,11 @@ func (a *arena) create(questions int, fields map[string]string) string {
 // never gives the same answer twice, so each question gets the maximum number of runs.
 var adaptiveFields = map[string]string{"runs_per_item": "2", "adaptive": `{"max_runs": 6, "confidence": 0.95}`}
 
-// mostRuns is the number of runs that each question of a task t ends up with.
+// mostRuns is an SQL expression for the number of runs that each question of a task t ends up with.
 const mostRuns = `coalesce(CAST(t.adaptive ->> 'max_runs' AS int), t.runs_per_item)`
 
-// createConversations creates a task with count conversations of four turns and a judge: half as many calls to the
-// agent as a plain task with the same number of questions has here, and as many to the judge.
+// createConversations creates a task with count conversations of four turns and a judge. The task makes as many calls
+// to the agent as one with count plain questions, and as many again to the judge.
 func (a *arena) createConversations(count int) string {
 	a.t.Helper()
 	dbtest.Await(a.t, 30*time.Second, "the web process", a.isUp)
@@ -467,8 +468,8 @@ func (a *arena) createConversations(count int) string {
 
 const conversationTurns = 4
 
-// fourVariants returns the fields of a task that sends two prompts to two saved agents, five times: as many runs
-// per question as in a plain task here.
+// fourVariants returns the fields of a task that sends two prompts to two saved agents, five times: as many runs per
+// question as in a plain task of this suite.
 func (a *arena) fourVariants() map[string]string {
 	a.t.Helper()
 	var prompts, agents []string

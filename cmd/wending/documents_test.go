@@ -146,7 +146,7 @@ func TestTheReadmeIsShort(t *testing.T) {
 
 var link = regexp.MustCompile(`\]\(([^)#\s]*)(#[^)\s]*)?\)`)
 
-// documents returns the documents of the repository, by path.
+// documents are the paths of the repository's documents.
 var documents = []string{
 	"README.md", "CONTRIBUTING.md", "cmd/wending/README.md", "handlers/README.md", "jobs/README.md", "jobs/RESULTS.md",
 }

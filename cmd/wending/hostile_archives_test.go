@@ -28,7 +28,7 @@ const archiveHeader = `{"name":"archive","status":"SUCCEEDED","runs_per_item":20
 
 const archiveItem = `{"question_id":"q","question":"q","standard_answer":"a","system_prompt":null,"user_context":null,"series":null,"turn":null,"variables":[]}` + "\n"
 
-// archive packs an archive from what items and runs write.
+// archive returns an archive whose items and runs are written by the given functions.
 func (s *siege) archive(items, runs func(w io.Writer)) []byte {
 	s.t.Helper()
 	var packed bytes.Buffer
@@ -55,7 +55,7 @@ func (s *siege) archive(items, runs func(w io.Writer)) []byte {
 
 func oneItem(w io.Writer) { _, _ = io.WriteString(w, archiveItem) }
 
-// archiveRuns writes count runs of one question, each with an additional member.
+// archiveRuns returns a function that writes n runs of one question, each with the member that member writes.
 func archiveRuns(n int, member func(w io.Writer)) func(io.Writer) {
 	return func(w io.Writer) {
 		for run := range n {
@@ -67,7 +67,7 @@ func archiveRuns(n int, member func(w io.Writer)) func(io.Writer) {
 	}
 }
 
-// zerosOf writes a member whose value is a text of n zeros.
+// zerosOf returns a function that writes a member whose value is a text of n zeros.
 func zerosOf(name string, n int) func(io.Writer) {
 	return func(w io.Writer) {
 		_, _ = fmt.Fprintf(w, `%q:"`, name)
@@ -93,7 +93,7 @@ func (s *siege) importArchive(ctx context.Context, content []byte) string {
 	return strings.TrimSpace(strconv.Itoa(answer.StatusCode) + " " + refused.Code)
 }
 
-// archives imports small files that unpack to large ones, and numbers that used to make PostgreSQL reply at length.
+// archives imports small files that unpack to large ones, and numbers of 40,000 digits.
 func (s *siege) archives() {
 	many := s.of(60, 2)
 	for _, one := range []struct {

@@ -67,7 +67,7 @@ func newSiege(t *testing.T, isFull bool) *siege {
 	return &siege{process: startCommand(t, command), t: t, isFull: isFull}
 }
 
-// of returns how many requests to send: n, or only a few in a short run.
+// of returns how many requests to send: full or, in a short run, short.
 func (s *siege) of(full, short int) int {
 	if s.isFull {
 		return full
@@ -187,7 +187,7 @@ func counted(counts map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// upload sends a file that must not lead to a running task, and returns the status with the error code if it was
+// upload sends a file for a task that is not started, and returns the status, with the error code if the file was
 // refused.
 func (s *siege) upload(name, content string) string {
 	status, body, err := sendFile(s.url, map[string]string{"task_name": "t", "agent_api_url": "http://127.0.0.1:9/",
@@ -239,7 +239,7 @@ func (s *siege) files() {
 	})
 }
 
-// stream is a hostile agent's endless answer.
+// stream returns a hostile agent that repeats piece without end.
 func stream(piece string) func(http.ResponseWriter, agenttest.Call) {
 	return func(w http.ResponseWriter, _ agenttest.Call) {
 		block := []byte(strings.Repeat(piece, 1+(64<<10)/len(piece)))

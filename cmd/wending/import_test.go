@@ -12,7 +12,7 @@ import (
 	"wending/db/dbtest"
 )
 
-// Answers from a file become a task on a server, by one command.
+// A single command imports answers from a file into a server as a task.
 func TestAnswersAreImportedByACommand(t *testing.T) {
 	t.Parallel()
 	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0")

@@ -94,8 +94,8 @@ func (p *process) kill(t *testing.T) {
 	<-p.exited
 }
 
-// startWorker runs a worker in this process until stop, which requires that it ends without an error. Then the log
-// is complete.
+// startWorker runs a worker in this process until stop is called. stop requires that the worker ends without an error;
+// once it returns, the log is complete.
 func startWorker(t *testing.T, args ...string) (stop func(), log *bytes.Buffer) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -392,7 +392,7 @@ func TestASeparateWorkerDoesNotCallItsLoopback(t *testing.T) {
 	stop()
 }
 
-// Web and workers run behind a pooler that gives every transaction another connection; only migrations and the
+// Web and workers run behind a pooler that may use another connection for every transaction; only migrations and the
 // listening connection bypass it.
 func TestEverythingWorksBehindATransactionModePooler(t *testing.T) {
 	t.Parallel()

@@ -70,8 +70,8 @@ type verifyAuditCommand struct {
 
 type sealAuditCommand struct{}
 
-// withPeople calls work with the accounts in the configured database or in the data folder's, even while the
-// program runs.
+// withPeople calls work with the accounts in the configured database or, without one, in the data folder's database,
+// even while the program runs.
 func (s *Settings) withPeople(ctx context.Context, work func(*db.Store, people.People) error) error {
 	if _, err := os.Stat(filepath.Join(s.DataDir, "postgres")); err != nil && s.DatabaseURL == "" {
 		return fmt.Errorf("there is no installation in %s: set DATA_DIR or DATABASE_URL as for the server", s.DataDir)
@@ -102,7 +102,7 @@ func (s *Settings) auditLog(ctx context.Context, store *db.Store) (people.AuditL
 	return people.NewAuditLog(store, sealer), err
 }
 
-// record calls work and adds an entry to the audit that it was done on the command line. It stores the intent first.
+// record calls work, and records in the audit that it was done on the command line. It stores the intent first.
 func (s *Settings) record(ctx context.Context, store *db.Store, entry people.AuditEntry, after map[string]any,
 	work func() error) error {
 	log, err := s.auditLog(ctx, store)

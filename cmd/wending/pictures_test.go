@@ -43,7 +43,7 @@ func TestPictures(t *testing.T) {
 	demo := startDemo(t, program, "/demo")
 	comparison := startDemo(t, program, "/demo/comparison")
 	b := openBrowser(t, program.url)
-	// bars have their final length at once
+	// so that bars are drawn at their final length
 	still := []*emulation.MediaFeature{{Name: "prefers-reduced-motion", Value: "reduce"}}
 	b.do(chromedp.EmulateViewport(1180, 780), emulation.SetEmulatedMedia().WithFeatures(still))
 	for _, lang := range text.Languages {

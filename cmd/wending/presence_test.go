@@ -71,7 +71,7 @@ func TestTwoAccountsSeeEachOthersVerdicts(t *testing.T) {
 		b.do(chromedp.WaitVisible(".result:first-of-type .verdict [data-note]"))
 	}
 
-	// While its card is in sight, a verdict waits at the card's edge; pressing it moves it into place.
+	// While the card is in sight, the other's verdict is only announced at its edge; a click adds it to the list.
 	const first, third, last = ".result:nth-of-type(1) ", ".result:nth-of-type(3) ", ".result:nth-of-type(20) "
 	li.do(chromedp.Click(first+"[data-note]"), chromedp.SendKeys(first+".said-of textarea", "还没写完"))
 	han.do(chromedp.Click(first + ".verdict [data-verdict=FAIL]"))
@@ -131,8 +131,7 @@ func TestTwoAccountsSeeEachOthersVerdicts(t *testing.T) {
 	require.NotContains(t, p.stopped(t), "level=ERROR")
 }
 
-// asked counts the requests for news that a page has made since it was loaded, and the seconds over which it made
-// them.
+// asked returns how many requests for news a page has made since it was loaded, and how many seconds ago that was.
 func (b *tab) asked() (count int, seconds float64) {
 	b.t.Helper()
 	var seen struct {

@@ -274,7 +274,7 @@ func reportError(err error, tags map[string]string) {
 	}
 }
 
-// scheduler returns what fires schedules. files are the installation's datasets; nil in a process that has none.
+// scheduler returns the scheduler. files are the installation's datasets; nil in a process that has none.
 func (p *program) scheduler(files *blob.Disk) *library.Scheduler {
 	service := &tasks.Service{
 		Store: p.store, Queue: p.queue, Sealer: p.sealer, RateCeiling: p.settings.RateCeiling,
@@ -287,7 +287,8 @@ func (p *program) scheduler(files *blob.Disk) *library.Scheduler {
 	}
 }
 
-// firesLate is how long a process with pages leaves schedules to workers, which have no datasets.
+// firesLate is how long a process with pages leaves a due schedule to the workers, which can only fire it if it needs
+// no dataset.
 const firesLate = 5 * time.Second
 
 // fireLate fires the schedules that no worker has fired, until ctx ends.

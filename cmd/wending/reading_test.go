@@ -104,9 +104,9 @@ func TestTheFormKeepsWhatWasTypedAndItsPlace(t *testing.T) {
 	require.Equal(t, 2, list.Pagination.Total, "a second click saves nothing")
 }
 
-// The report keeps the reader's position: keys step from what is on the screen, folds do not move the card, the
-// control that opens a fold stays next to its text, columns stay beside one another, and switching the language
-// returns to the same position.
+// The report keeps the reader's position: keys move on from what is on the screen, folds do not move the card, the
+// control that opens a fold stays next to its text, columns stay next to each other, and switching the language returns
+// to the same position.
 func TestTheReportKeepsTheReadersPlace(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
@@ -156,7 +156,7 @@ func TestTheReportKeepsTheReadersPlace(t *testing.T) {
 	settled(2)
 	require.Equal(t, 2, number())
 	b.evaluate(`document.querySelectorAll(".result")[9].scrollIntoView({behavior: "instant"})`, nil)
-	// after a pause, keys step from what is on the screen
+	// after a pause, keys move on from what is on the screen
 	b.do(chromedp.Sleep(700*time.Millisecond), chromedp.KeyEvent("j"))
 	settled(11)
 	require.Equal(t, 11, number(), "from where one scrolled to, not from where one was")
@@ -182,8 +182,8 @@ func TestTheReportKeepsTheReadersPlace(t *testing.T) {
 }
 
 // A long question in which one fact differs takes up a sixth of a screen, and one with equal answers a line. The
-// heading above the fact appears next to the fold before it, and after the last fact on a page, its key leads to the
-// first question of the next page.
+// heading above the fact appears next to the fold before it. After the last fact on a page, the key for the next fact
+// opens the first question of the next page.
 func TestAQuestionTakesTheRoomOfItsDifference(t *testing.T) {
 	t.Parallel()
 	long := "## 概述\n\n" + strings.Repeat("本段说明办理的一般流程与注意事项，请当事人仔细阅读。\n\n", 25) +
@@ -242,7 +242,7 @@ func TestAPageSaysThatTheServerIsAway(t *testing.T) {
 	release := make(chan struct{})
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { <-release; agenttest.Stream(w, "x") })
 	letGo := sync.OnceFunc(func() { close(release) })
-	t.Cleanup(letGo) // the agent's server ends when its calls do, also after a failure
+	t.Cleanup(letGo) // the agent's server cannot end before its calls do, even after a failure
 	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent",
 		"unlimited")
 	id := createTask(t, program.url, map[string]string{"task_name": "断线", "agent_api_url": fake.URL}, twenty)

@@ -291,7 +291,7 @@ func TestAReplayShowsWhatBecameOfFilesAndFailures(t *testing.T) {
 	require.Empty(t, refused)
 	b.requireAccessible("a replay with a long answer")
 
-	var made string // the file replaces the preview once it is reported, at its own step if the other files come later
+	var made string // the file, which replaces the preview once it is reported, perhaps before the last step
 	b.evaluate(`document.querySelector(".made img").getAttribute("src")`, &made)
 	previews := map[string]bool{}
 	key := func(name string) {

@@ -176,7 +176,7 @@ func TestQuestionsAreJudgedByKeysAlone(t *testing.T) {
 	first, second := "q2", "q3"
 	var shown string
 	b.evaluate(`document.querySelector(".judging").dataset.questionId`, &shown)
-	if shown == second { // both contradict the standard answer, and one happens to agree less
+	if shown == second { // both contradict the standard answer, and chance decides which of them agrees less
 		first, second = second, first
 	}
 	found := map[string]string{"q2": "conclusion", "q3": "number"}

@@ -95,8 +95,8 @@ func (c rotateKeyCommand) Run(ctx context.Context, s *Settings, log *slog.Logger
 	return nil
 }
 
-// resealAll seals the secrets of all tasks and of the library with the current key, and returns how many there were
-// of each. It returns an error if no key opens some of them.
+// resealAll seals the secrets of all tasks and of the library with the current key, and returns how many tasks and
+// library values it sealed. It returns an error if some of them cannot be opened with any known key.
 func resealAll(ctx context.Context, store *db.Store, sealer *secret.Sealer,
 	log *slog.Logger) (changed, values int, err error) {
 	left, valuesLeft := 0, 0

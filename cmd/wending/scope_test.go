@@ -18,13 +18,13 @@ import (
 
 // Why a statement on a project's table need not name a scope.
 const (
-	// ofReadTask: the statement takes the id of a task that its caller has read, or locked, within a scope.
+	// ofReadTask means that the statement accepts the id of a task that its caller has read, or locked, within a scope.
 	ofReadTask = "the id of a task read in scope"
-	// ofWork: workers and schedules work in all projects.
+	// ofWork means that the statement serves workers and schedules, which work in all projects.
 	ofWork = "work of all projects"
-	// ofFragment: the statement that contains the fragment names the scope.
+	// ofFragment means that the statement that contains the fragment names the scope.
 	ofFragment = "a part of a statement that names it"
-	// ofTestData: the statement fills databases of tests.
+	// ofTestData means that the statement fills databases of tests.
 	ofTestData = "data of tests"
 )
 
@@ -72,7 +72,7 @@ var unscoped = map[string]string{
 	"db/upkeep Prune": ofWork, "db/upkeep Measure": ofWork,
 }
 
-// projectTables are the tables whose rows belong to a project.
+// projectTables returns an expression that matches the tables whose rows belong to a project.
 func projectTables(t *testing.T) *regexp.Regexp {
 	t.Helper()
 	migrations, err := filepath.Glob("../../db/migrations/*.sql")

@@ -145,7 +145,7 @@ func (s Settings) assetFiles() (blob.Store, error) {
 	return files, nil
 }
 
-// blobAddresses returns the host:port of the service that stores those files, if there is one.
+// blobAddresses returns the host:port of the service that stores agents' files, if there is one.
 func (s Settings) blobAddresses() []string {
 	u, err := url.Parse(s.BlobURL)
 	if err != nil || u.Scheme != "s3" {

@@ -19,8 +19,8 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// watching records on every page, from the beginning, what moves without a user's action and what the policy
-// forbids.
+// watching is a script that records, on every page from the beginning, what moves without a user's action and what the
+// content security policy forbids.
 const watching = `
 	window.shift = 0; window.moved = []; window.forbidden = [];
 	new PerformanceObserver((list) => list.getEntries().filter((e) => !e.hadRecentInput).forEach((e) => {
@@ -38,8 +38,8 @@ func (b *tab) watches() {
 	}))
 }
 
-// unseen is the layout shift score below which three decimals show zero. A page may arrive in pieces, and a button
-// whose icon arrives before its label moves by a few pixels, which cannot be avoided.
+// unseen is the layout shift score below which three decimals show zero. Such shifts are tolerated: a page may arrive
+// in pieces, and a button whose icon arrives before its label inevitably moves by a few pixels.
 const unseen = 0.0005
 
 // requireSteady waits until a page is at rest and requires that nothing has moved and nothing was forbidden.
@@ -349,7 +349,7 @@ func TestAQuestionIsUnfoldedBeforeItIsShown(t *testing.T) {
 	require.True(t, isUnfolded, "there was something to unfold")
 }
 
-// On a phone, differently worded answers are as wide as their card, each below its letter; in print, beside it.
+// On a phone, differently worded answers are as wide as their card, each below its letter; in print, next to it.
 func TestAnswersInOtherWordsFitAPhone(t *testing.T) {
 	t.Parallel()
 	openings := []string{"您好，下面把您咨询的事情说明如下，请您仔细阅读。", "您好，现将您咨询的事情作如下说明，请您仔细阅读。", "您好，您咨询的事情逐项说明如下，请您仔细阅读。"}
@@ -382,8 +382,8 @@ func TestAnswersInOtherWordsFitAPhone(t *testing.T) {
 	}
 }
 
-// The page of a schedule lists what its next run takes from the library, and its form offers both ways; nothing moves,
-// and long names break on a phone.
+// The page of a schedule lists what its next run takes from the library, and its form offers to follow the library or
+// to stay frozen; nothing moves, and long names break on a phone.
 func TestAScheduleSaysWhatItFollows(t *testing.T) {
 	t.Parallel()
 	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0")

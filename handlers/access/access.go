@@ -481,8 +481,8 @@ func keepsProject(c echo.Context, asked ask, info request.Info) bool {
 		c.Request().Method == http.MethodGet && !request.IsFragment(c.Request()) && !request.IsAPI(c.Request())
 }
 
-// lead answers a request whose sender must complete another step first: it redirects pages there and, afterwards,
-// back.
+// lead answers a request whose sender must complete another step first: it redirects a page to that step and,
+// afterwards, back.
 func lead(c echo.Context, err error, there func(back string) string) error {
 	r := c.Request()
 	if request.IsAPI(r) {

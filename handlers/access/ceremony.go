@@ -32,8 +32,8 @@ func (h *handler) seal(ctx context.Context, kind string, detail any, lasts time.
 	return base64.RawURLEncoding.EncodeToString(sealed), err
 }
 
-// open reads what seal returned for the same kind. If the state is foreign or has expired, the fault asks the user to
-// start over.
+// open decodes into detail what seal returned for the same kind. If kept was not sealed here or has expired, the fault
+// asks the user to start over.
 func (h *handler) open(ctx context.Context, kind, kept string, detail any) error {
 	again := request.NewFault(request.CodeForbidden).WithMessage("login.provider.again")
 	sealed, err := base64.RawURLEncoding.DecodeString(kept)
@@ -54,10 +54,10 @@ func (h *handler) open(ctx context.Context, kind, kept string, detail any) error
 	return json.Unmarshal(found.Detail, detail)
 }
 
-// maxNext is the maximum length of the path to which a sign-in leads back: cookies and headers hold it.
+// maxNext is the maximum length of the path to which a sign-in redirects, because cookies and headers contain it.
 const maxNext = 1000
 
-// nextOf returns the path to which a sign-in leads.
+// nextOf returns the path to which a sign-in redirects: text if it is on this site, or else the list of tasks.
 func nextOf(text string) string {
 	if len(text) > maxNext {
 		return paths.Tasks

@@ -79,7 +79,7 @@ func (r *recording) abandon() {
 	}
 }
 
-// settle adds the entry of an intent; if it has no action, the intent is dropped.
+// settle adds the entry of an intent; if the entry has no action, settle drops the intent.
 func (g *Guard) settle(ctx context.Context, intent uuid.UUID, entry people.AuditEntry) (err error) {
 	switch {
 	case entry.Action == "":
@@ -170,9 +170,9 @@ func (g *Guard) settleLate(ctx context.Context) error {
 // lostAfter is the time without a hold after which an intent is considered lost.
 const lostAfter = time.Minute
 
-// keepAudit adds entries that are due to the audit: waiting entries, counts, and the intents of dead processes.
-// While the database is unavailable no intent can be held, so none is considered lost until the database has been
-// available for lostAfter; steadySince is when it became available.
+// keepAudit adds the entries that are due: waiting entries, counts, and the intents of dead processes. While the
+// database is unavailable no intent can be held, so none is considered lost until the database has been available for
+// lostAfter; steadySince is when it became available.
 func (g *Guard) keepAudit(ctx context.Context, steadySince *time.Time) {
 	g.mu.Lock()
 	begun := slices.Collect(maps.Keys(g.begun))

@@ -27,7 +27,7 @@ type tokens struct {
 // tokensOwner returns the owner for which the tokens of a session are sealed.
 func tokensOwner(user uuid.UUID) string { return "provider's tokens of " + user.String() }
 
-// renewEvery is how often Renew looks for sessions whose owners' rights must be read again.
+// renewEvery is how often RenewSessions looks for sessions whose owners' rights must be read again.
 const renewEvery = 5 * time.Second
 
 // RenewSessions refreshes the rights of the provider's users before they are an hour old, until ctx ends. If refreshing
@@ -139,7 +139,7 @@ func (h *handler) signOutFromProvider(c echo.Context) error {
 	if err != nil {
 		return refuseLogout(c)
 	}
-	// unsigned requests would make us fetch the provider's keys
+	// limited, because even unsigned requests would make us fetch the provider's keys
 	key := "back-channel from " + network(request.From(ctx).Actor.Address)
 	wait, err := h.People.Attempt(ctx, key, maxFailuresOfAddress)
 	if err != nil {
@@ -186,8 +186,8 @@ func (h *handler) signOutFromProvider(c echo.Context) error {
 // maxLogout is the maximum size of the provider's request in bytes.
 const maxLogout = 64 << 10
 
-// logoutTokenOf reads the token from a form. It refuses a token that no provider can have signed before checking it
-// costs anything.
+// logoutTokenOf reads the token from a form. It refuses a text that is not a signed token before anything costly is
+// done.
 func logoutTokenOf(c echo.Context) (raw string, err error) {
 	r := c.Request()
 	r.Body = http.MaxBytesReader(c.Response(), r.Body, maxLogout)

@@ -12,7 +12,7 @@ import (
 // right is the right that a route requires.
 type right string
 
-// Rights in addition to the roles of a project's members, whose names are also rights.
+// Rights in addition to the roles of a project's members; the name of each role is also a right.
 const (
 	// public means every client, signed in or not.
 	public right = "public"

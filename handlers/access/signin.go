@@ -29,7 +29,7 @@ import (
 // SignInConfig holds the dependencies of the pages.
 type SignInConfig struct {
 	People people.People
-	// Cases implements the changes of what People reads.
+	// Cases implements changes to the data that People reads.
 	Cases  identity.Service
 	Guard  *Guard
 	Sealer *secret.Sealer
@@ -180,9 +180,9 @@ func (h *handler) noteRefusal(ctx context.Context, name string) error {
 	})
 }
 
-// attemptKeys returns the keys under which a sign-in counts: the account and this browser, if the account has signed
-// in with it before; otherwise the account and this address, the account from all addresses, and the address. So
-// nobody can lock an account's owner out of a browser that the account has used.
+// attemptKeys returns the keys under which an attempt to sign in is counted: the account and this browser, if the
+// account has signed in with it before; otherwise the account and this address, the account from all addresses, and the
+// address. So nobody can lock an account's owner out of a browser that the account has used.
 func (h *handler) attemptKeys(c echo.Context, name string, user people.User) []string {
 	if device := h.device(c, user.ID); device != "" {
 		return []string{"device " + device}
@@ -272,7 +272,7 @@ func (h *handler) begin(c echo.Context, user people.User, session people.Session
 	return nil
 }
 
-// askToLeave answers links to the sign-out, which requires a click.
+// askToLeave answers links to the sign-out with a page, because signing out requires a click.
 func (h *handler) askToLeave(c echo.Context) error {
 	frame := pages.Frame(c, h.Version, pages.Locale(c).Text("logout.do"), "")
 	frame.Styles = []string{"form.css", "people.css"}

@@ -136,7 +136,7 @@ func (h *handler) registerGrouping(api huma.API) {
 	}, h.groupAnswers)
 }
 
-// formOrJSON accepts a body as a form or as JSON, although it is described as only one of the two.
+// formOrJSON describes a body as a form or JSON, because both are accepted; huma describes only one of them.
 func formOrJSON(body *huma.RequestBody) *huma.RequestBody {
 	for _, content := range body.Content {
 		body.Content = map[string]*huma.MediaType{"multipart/form-data": content, "application/json": content}

@@ -60,7 +60,7 @@ type listCarriableInput struct {
 	Variant int    `query:"variant" minimum:"1" maximum:"20" default:"1" doc:"Number of the later task's variant" example:"1"`
 }
 
-// CarriableReviews are the verdicts on a question that can be taken over.
+// CarriableReviews are the verdicts on a question that can be carried over.
 type CarriableReviews struct {
 	QuestionID string   `json:"question_id" doc:"Id in the later task" example:"q1"`
 	From       string   `json:"from_question_id" doc:"Id in the earlier task; differs from question_id if the questions were matched by their text" example:"q1"`
@@ -85,14 +85,14 @@ type carriableOutput struct {
 	}
 }
 
-// carriable holds the verdicts that a request may take over.
+// carriable holds the verdicts that a request may carry over.
 type carriable struct {
 	a, b     report.Side
 	compared reading.Compared
 	found    reading.Carriable
 }
 
-// carriable finds the verdicts that a later task can take over from an earlier one.
+// carriable finds the verdicts that can be carried over to a later task from an earlier one.
 func (h *handler) carriable(ctx context.Context, later LaterTask, variant int, from string) (c carriable, err error) {
 	task, err := h.resultsTask(ctx, later.TaskID, false)
 	if err == nil {
@@ -146,7 +146,7 @@ type carryInput struct {
 	}
 }
 
-// CarriedReviews is a batch of verdicts that were taken over together.
+// CarriedReviews is a batch of verdicts that were carried over together.
 type CarriedReviews struct {
 	BatchID   uuid.UUID    `json:"batch_id" example:"8a7f1f3e-6f43-4f0e-9a55-0c0a2d1c7b11"`
 	Reviewer  string       `json:"reviewer" doc:"Name of the person who took the verdicts over" example:"李雷"`

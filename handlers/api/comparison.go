@@ -79,7 +79,7 @@ type ComparedValue struct {
 	measure.Value
 }
 
-// newComparedFacts describes the facts on which the most common answers differ; the runs are those that gave them.
+// newComparedFacts describes the facts on which the most common answers differ, with the runs that gave these answers.
 func newComparedFacts(pair measure.Pair) []ComparedFact {
 	list := []ComparedFact{}
 	if pair.Between == nil {

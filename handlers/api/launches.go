@@ -18,7 +18,7 @@ type launch struct {
 	Number   int             `json:"number" doc:"Number of the launch within its task, from 1" example:"2"`
 	Kind     db.LaunchKind   `json:"kind" example:"RETRY_FAILED"`
 	Status   db.LaunchStatus `json:"status" example:"SUCCEEDED"`
-	// LaunchPath has the ids of a launch and its task in a path.
+	// QuestionID and Variant are the scope of a retry.
 	QuestionID   *string             `json:"question_id" doc:"Id of the question that was retried; null means all questions" example:"q1"`
 	Variant      *int                `json:"variant" doc:"Number of the variant that was retried; null means all variants"`
 	RequestedBy  string              `json:"requested_by" doc:"Address that requested the launch" example:"10.0.0.7"`

@@ -17,7 +17,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// registerMeaning registers the endpoint that takes people's groupings of answers.
+// registerMeaning registers the endpoint that stores people's groupings of answers.
 func (h *handler) registerMeaning(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPut, Path: tasksPath + "/{task_id}/items/{question_id}/meaning", ID: "put-meaning", Tag: "reviews",

@@ -447,7 +447,7 @@ type streamedItem struct {
 	question report.Question
 	// shares are the pass shares by variant.
 	shares map[int]float64
-	// due are its planned runs, as runs that never took place.
+	// due are the planned runs of the question, in the form of runs that never took place.
 	due []db.Run
 }
 

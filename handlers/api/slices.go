@@ -13,7 +13,7 @@ import (
 	"wending/handlers/request"
 )
 
-// ColumnsQuery narrows questions by the columns of their dataset.
+// ColumnsQuery filters questions by the columns of their dataset.
 type ColumnsQuery struct {
 	// values is the whole query, including the columns.
 	values url.Values
@@ -26,7 +26,7 @@ func (q *ColumnsQuery) Resolve(ctx huma.Context) []error {
 	return nil
 }
 
-// SlicingQuery narrows questions by the columns of their dataset, and by the numbers of their runs.
+// SlicingQuery filters questions by the columns of their dataset, and by the latency, tokens and cost of their runs.
 type SlicingQuery struct {
 	ColumnsQuery
 	MinLatency string `query:"min_latency_ms" doc:"Only questions with a run that took at least this long, in milliseconds" example:"1000"`

@@ -25,8 +25,7 @@ var defaultEvents = []string{string(outbox.Finished), string(outbox.Failed), str
 // maxRecipients is the maximum number of addresses of an e-mail.
 const maxRecipients = 20
 
-// Channel checks a form for a channel; absent fields keep base's values. The secret of base stays with its
-// origin.
+// Channel checks a form for a channel; absent fields keep base's values. A new origin drops base's secret.
 func Channel(form *Upload, base library.Channel, check func(*url.URL) error) (ch library.Channel, faults []FieldFault) {
 	c, ch := fields{form: form}, base
 	if ch.Events == nil {

@@ -144,8 +144,7 @@ func protocolNames(onlyModels bool) (names []string) {
 	return names
 }
 
-// Provider checks a form for a provider; absent fields keep base's values. Secrets of base stay with its
-// origin.
+// Provider checks a form for a provider; absent fields keep base's values. A new origin drops base's secrets.
 func Provider(form *Upload, base library.Provider,
 	check func(*url.URL) error) (p library.Provider, faults []FieldFault) {
 	c, p := fields{form: form}, base
@@ -219,7 +218,7 @@ func (c *fields) prices(p *library.Prices) {
 	}
 }
 
-// Agent checks a form for an agent. Secrets of base stay with its origin.
+// Agent checks a form for an agent. A new origin drops base's secrets.
 func Agent(form *Upload, base library.Agent, check func(*url.URL) error) (a library.Agent, faults []FieldFault) {
 	c, a := fields{form: form}, base
 	if a.RetryOn == nil {

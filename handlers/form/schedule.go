@@ -74,7 +74,7 @@ func (s Saver) saveSchedule(ctx context.Context, row *entries.Schedule, f *Uploa
 	}
 	plan, isPlanned := c.plan(&entry)
 	c.boolean("is_enabled", func(is bool) { entry.IsEnabled = is })
-	// a schedule that fires too often can still be ended
+	// a schedule that fires too often can still be disabled
 	if least := s.Library.ScheduleMinutes; isPlanned && entry.IsEnabled && plan.Shortest() < least {
 		c.fail("cron", request.FieldFault("cron", request.CronOften(least)))
 	}
@@ -153,7 +153,7 @@ func (c *fields) plan(entry *entries.Schedule) (plan cron.Plan, isPlanned bool) 
 	return plan, err == nil
 }
 
-// alertFields are the members of an alert as they were given. Prefix begins the names of the fields in errors.
+// alertFields are the members of an alert as they were given. prefix begins the names of the fields in errors.
 type alertFields struct {
 	metric, below, ifWorse, margin, prefix string
 }

@@ -351,7 +351,7 @@ func (r resource[T, B]) store(ctx context.Context, row *T, submitted *form.Uploa
 	return r.get(ctx, &entryInput{EntryPath{id.String()}})
 }
 
-// entryFields are the fields of all entries of the library; each kind uses some of them.
+// providerFields are the fields of a provider.
 type providerFields struct {
 	Name      string            `json:"name" maxLength:"64" example:"OpenAI"`
 	Protocol  string            `json:"protocol" values:"model protocols"`

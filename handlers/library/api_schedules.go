@@ -82,7 +82,7 @@ type ScheduledTask struct {
 	Variants    []measure.VariantPoints `json:"variants" doc:"The points of the trend, one per variant; empty while the copy runs"`
 	// Drifts are the metrics whose level has changed.
 	Drifts []measure.Drift `json:"drifts" nullable:"false" doc:"The metrics whose moving average left its limits at this firing; a change is listed (and announced) once, until the average has been back within its limits"`
-	// ConfigurationChanges are what the copy uses and the previous one did not.
+	// ConfigurationChanges are the differences between what this copy and the previous one use.
 	ConfigurationChanges []measure.ConfigurationChange `json:"configuration_changes" nullable:"false" doc:"What changed since the previous firing in what is asked, which agents are asked, and how answers are judged"`
 	// FactsChanged lists the questions whose facts changed since the previous firing.
 	FactsChanged *measure.FactChanges `json:"facts_changed" doc:"The questions whose most common answer contradicts the previous firing's on a fact; null while the copy runs and for the first firing"`

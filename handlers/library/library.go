@@ -93,8 +93,8 @@ type kind[T any] struct {
 	entry func(T) entries.Entry
 	// cells returns an entry's cells in a list, in the columns of its kind.
 	cells func(c echo.Context, row T) []saved.Cell
-	// fill adds the values of the entry, nil for a new one, and of the library to the form. It does not overwrite
-	// typed values.
+	// fill adds to the form the values of the entry row, nil for a new one, and the choices that the library offers. It
+	// does not overwrite typed values.
 	fill func(c echo.Context, f *saved.Form, row *T) error
 	// save stores the values of a form in the entry row, or in a new entry if row is nil.
 	save   func(ctx context.Context, row *T, f *form.Upload) (uuid.UUID, []form.FieldFault, error)

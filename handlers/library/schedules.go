@@ -98,7 +98,7 @@ func (h *handler) fillSchedule(c echo.Context, view *saved.Form, row *entries.Sc
 		if row.AlertMargin > 0 {
 			values["alert_margin"] = marginText(row)
 		}
-		if c.QueryParam("follow") == string(entries.FollowLatest) { // as the page proposes
+		if c.QueryParam("follow") == string(entries.FollowLatest) { // proposed on the page of a frozen schedule
 			values["follow"], view.IsOpen = string(entries.FollowLatest), true
 		}
 		var err error
@@ -142,7 +142,7 @@ func (h *handler) choicesOfTasks(ctx context.Context, filter tasklist.Filter, mo
 	}
 	for _, task := range found {
 		label := task.Name
-		if task.DatasetVersion != nil { // the task determines what a copy asks
+		if task.DatasetVersion != nil { // the version that the task uses
 			label += " · " + task.DatasetName + " v" + strconv.Itoa(*task.DatasetVersion)
 		}
 		choices = append(choices, ui.Choice{Value: task.ID.String(), Label: label})

@@ -156,7 +156,7 @@ func (h *handler) changePassword(c echo.Context) error {
 	return pages.Done(c, paths.Account, "saved")
 }
 
-// isPassword reports whether a text is the account's password; only few are compared at a time.
+// isPassword reports whether a text is the account's password; only a few comparisons run at a time.
 func isPassword(c echo.Context, typed string, user people.User) (bool, error) {
 	leave, err := pages.Gates(c).SignIns.Enter(c.Request().Context())
 	if err != nil {

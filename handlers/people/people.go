@@ -40,9 +40,10 @@ type Config struct {
 	AuditDays int
 	Version   string
 	Failed    rest.Failed
-	// SensitivePatterns are those of projects without a list of their own.
+	// SensitivePatterns apply to projects without their own list.
 	SensitivePatterns []string
-	// PrepareReplay prepares the page of a link to a unit or, without one, to the runs of the question with a number.
+	// PrepareReplay prepares the page of a link to a unit or, if unitID is nil, to the runs of the question with the given
+	// number.
 	PrepareReplay func(ctx context.Context, task db.Task, number int, unitID *int64,
 		link string) (write func(context.Context, io.Writer) error, err error)
 	// SendFile sends a file, or its thumbnail, if it is among those that a link shows.

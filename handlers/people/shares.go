@@ -161,7 +161,7 @@ func (h *handler) shared(c echo.Context) (share people.Share, task db.Task, err 
 	return share, task, err
 }
 
-// sendShared returns a handler that sends a file that the page of a link shows, and no other.
+// sendShared returns a handler that sends only files that the page of a link shows.
 func (h *handler) sendShared(isThumbnail bool) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		share, task, err := h.shared(c)

@@ -80,7 +80,8 @@ func (r Reader) narrowed(ctx context.Context, a, b db.Task, asked url.Values,
 	), nil
 }
 
-// RequireValues returns a fault that names a column in a query whose requested values no question of the task has.
+// RequireValues returns a fault that names a column in asked if no question of the task has any of the values requested
+// for it.
 func (r Reader) RequireValues(ctx context.Context, task db.Task, asked url.Values) error {
 	for name, values := range request.ColumnValues(asked) {
 		slicing, err := request.Slicing(url.Values{name: values}, task)

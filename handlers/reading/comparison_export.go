@@ -34,8 +34,8 @@ const (
 type comparedColumn struct {
 	// name is its title in a CSV file; titles of one task's columns begin with a_ or b_.
 	name string
-	// key is the text of its title in a workbook; side is the text that names the task before it, if it belongs to
-	// one.
+	// key is the catalogue key of the title in a workbook, without export.compare; side is the key of the task's name
+	// before it, empty if the column belongs to no single task.
 	key, side string
 	holds     export.Cells
 }
@@ -68,7 +68,7 @@ func comparedColumns() []comparedColumn {
 	return columns
 }
 
-// ComparedTexts returns the keys, without export.compare, of the texts that are titles of these columns.
+// ComparedTexts returns the catalogue keys of these columns' titles, without export.compare.
 func ComparedTexts() (keys []string) {
 	for _, column := range comparedColumns() {
 		keys = append(keys, column.key)
@@ -89,7 +89,7 @@ type comparedReport struct {
 }
 
 // PrepareComparison compares two tasks, and returns a function that writes the result, question by question in the
-// order of risk. asked narrows them by columns (Narrow).
+// order of risk. asked filters the questions by columns (Narrow).
 func (r Reports) PrepareComparison(
 	ctx context.Context, a, b summary.ComparedSide, asked url.Values, format string,
 ) (write func(context.Context, io.Writer) error, err error) {
@@ -287,7 +287,7 @@ func (c comparedReport) testedCells(pair measure.Pair) []string {
 	return []string{number(&pair.Tested.P), number(&pair.Tested.Q), c.word("export.compare.changed.", "no")}
 }
 
-// confirmedCells returns what the runs that were made to confirm the change say: p, q, and whether it held.
+// confirmedCells returns the cells for the runs that were made to confirm the change: p, q, and whether it held.
 func (c comparedReport) confirmedCells(confirmed *measure.Confirmed) []string {
 	switch {
 	case confirmed == nil:

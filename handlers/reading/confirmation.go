@@ -12,8 +12,8 @@ import (
 	"wending/views/summary"
 )
 
-// Confirmation plans the runs that confirm the changes between two variants: for the questions that changed, narrowed
-// by columns (Narrow), or for those of the second task that wanted names.
+// Confirmation plans the runs that confirm the changes between two variants: for the questions whose ids in the second
+// task are in wanted or, if wanted is nil, for the changed ones that match the columns in asked (Narrow).
 func (r Reader) Confirmation(ctx context.Context, a, b summary.ComparedSide, asked url.Values,
 	wanted []string) (c tasks.Confirmation, err error) {
 	compared, err := r.report.Compare(ctx, a.Side(), b.Side())

@@ -188,8 +188,8 @@ type Contents struct {
 	Only map[int64]bool
 }
 
-// Document prepares a task's report as one document. The returned function writes it, question by question. All
-// data are as of one moment.
+// Document prepares a task's report as one document. The returned function writes it, question by question. All data
+// come from one snapshot of the database.
 func (r Reader) Document(ctx context.Context, task db.Task,
 	contents Contents) (write func(context.Context, io.Writer) error, err error) {
 	snapshot, release, err := r.store.Snapshot(ctx)
@@ -230,8 +230,8 @@ func (r Reader) contained(ctx context.Context, d *results.Document,
 	return found, nil
 }
 
-// judged reads the parts of a document that say more than the answers do, and returns people's verdicts; without these
-// parts, it returns none.
+// judged reads the conclusions, numbers and sign-offs of a document, and returns people's verdicts; for a document that
+// has only answers, it reads none of these.
 func (r Reader) judged(ctx context.Context, d *results.Document, contents Contents) (reviews Reviews, err error) {
 	if contents.OnlyAnswers {
 		return reviews, nil
@@ -270,7 +270,7 @@ func (r Reader) document(ctx context.Context, task db.Task,
 	}
 	enclosed := enclosure{files: r.files, room: documentPictures}
 	if contents.Link != "" {
-		enclosed.room = 0 // they come from below the link's address
+		enclosed.room = 0 // the page loads images from below the link's address
 	}
 	return func(ctx context.Context, w io.Writer) error {
 		if err := results.DocumentHead(d).Render(ctx, w); err != nil {

@@ -52,7 +52,7 @@ type reportWriter interface {
 	Close() error
 }
 
-// flusher is a writer that can send its buffered data at once.
+// flusher is a writer that can send its buffered data immediately.
 type flusher interface{ Flush() }
 
 // Order describes a requested report.
@@ -167,7 +167,7 @@ func (r Reports) writeItems(ctx context.Context, task db.Task, order Order, head
 			number, last = number+1, item.QuestionID
 		}
 		if order.Only != nil && !order.Only[row.ID] {
-			return nil // its number counts
+			return nil // left out, but counted for the numbers of later questions
 		}
 		item.Number = number
 		for _, one := range reviews[item.QuestionID] {

@@ -139,7 +139,7 @@ func RegisterFiles(group *echo.Group, config FilesConfig) {
 	group.GET(paths.Files+"/:taskId/:assetId", h.sendToAgent)
 }
 
-// sendToAgent sends a copy to a client with a valid ticket, and tells others nothing, not even whether it exists.
+// sendToAgent sends a copy to a client with a valid ticket, and reveals nothing to others, not even whether it exists.
 func (h *filesHandler) sendToAgent(c echo.Context) error {
 	taskID, taskErr := uuid.Parse(c.Param("taskId"))
 	id, err := uuid.Parse(c.Param("assetId"))

@@ -145,7 +145,7 @@ func (f *Fault) Message(locale text.Locale) string {
 	return locale.TextWith(key, args)
 }
 
-// Beside returns the fault's message in a locale, for display beside the field that it is about.
+// Beside returns the fault's message in a locale, for display next to the field that it is about.
 func (f *Fault) Beside(locale text.Locale) string {
 	switch {
 	case f.limit == nil:
@@ -226,7 +226,7 @@ func Boolean() Limit { return Limit{key: "error.range.boolean"} }
 // JSONObject allows a JSON object.
 func JSONObject() Limit { return Limit{key: "error.range.json"} }
 
-// ValidPoll allows the members of an agent's poll.
+// ValidPoll allows the valid polling settings of an agent.
 func ValidPoll() Limit { return Limit{key: "error.range.poll"} }
 
 // ValidRate allows N/s, N/m or unlimited.
@@ -254,7 +254,7 @@ const ruleKey = "error.range.rule"
 // Unique allows a name that no other entry of the kind has.
 func Unique() Limit { return Limit{key: "error.range.unique"} }
 
-// RunsToReplay allows only the question or the unit with runs that a link to a replay needs.
+// RunsToReplay allows only a question or unit that has runs, because a link to a replay needs some.
 func RunsToReplay() Limit { return Limit{key: "error.range.replay"} }
 
 // SensitivePattern allows words, and RE2 patterns between slashes, of at most most characters.
@@ -313,7 +313,7 @@ func ValidAddresses(most int) Limit {
 	return Limit{"error.range.addresses", map[string]any{"Max": most}}
 }
 
-// AskingTask means a task that asks agents.
+// AskingTask allows only a task that sends questions to agents.
 func AskingTask() Limit { return Limit{key: "error.range.asking_task"} }
 
 // ValidTask allows the id of a task.
@@ -366,7 +366,7 @@ func ParameterFault(name string, limit Limit) *Fault {
 	return f
 }
 
-// FieldFault is like ParameterFault, for a field of the library, which the details name too.
+// FieldFault is like ParameterFault, for a form's field, which the details name, too.
 func FieldFault(name string, limit Limit) *Fault {
 	f := ParameterFault(name, limit)
 	f.field = name

@@ -13,10 +13,10 @@ import (
 	"wending/views/paths"
 )
 
-// ColumnPrefix begins the parameters that narrow questions by a column of their dataset.
+// ColumnPrefix begins the parameters that filter questions by a column of their dataset.
 const ColumnPrefix = paths.ColumnPrefix
 
-// sliceNumbers are the parameters that narrow questions by the numbers of their runs.
+// sliceNumbers are the parameters that filter questions by the latency, tokens and cost of their runs.
 var sliceNumbers = []string{"min_latency_ms", "max_latency_ms", "min_total_tokens", "max_total_tokens", "min_cost",
 	"max_cost"}
 
@@ -64,8 +64,8 @@ func ColumnPlace(task db.Task, by string) (int, error) {
 	return place + 1, nil
 }
 
-// Slicing reads the part of a query that selects questions by the columns of the task's dataset and by the numbers of
-// their runs. It leaves out invalid parameters and returns them as the error.
+// Slicing reads the part of a query that selects questions by the columns of the task's dataset and by the latency,
+// tokens and cost of their runs. It leaves out invalid parameters and returns them as the error.
 func Slicing(query url.Values, task db.Task) (slicing report.Slicing, err error) {
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		column, isColumn := strings.CutPrefix(name, ColumnPrefix)

@@ -73,7 +73,7 @@ type Watcher[K comparable, V any] struct {
 	changed chan struct{}
 }
 
-// Changed returns a channel that is closed when the state changes, after the last call of Fresh.
+// Changed returns a channel that is closed when the state changes after the last call of Fresh.
 func (w *Watcher[K, V]) Changed() <-chan struct{} { return w.changed }
 
 // Fresh reads the current state.

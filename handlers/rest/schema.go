@@ -22,7 +22,7 @@ func EnumOf[T ~string](values []T) Enum {
 	return enum
 }
 
-// EnumNamed returns a list that the tags of fields name.
+// EnumNamed returns an enum to which fields refer by name, in the tag `values`.
 func EnumNamed[T ~string](name string, values []T) Enum {
 	enum := Enum{Name: name}
 	for _, value := range values {

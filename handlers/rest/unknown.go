@@ -37,11 +37,11 @@ func refuseUnknown(api huma.API, takesBody bool) func(huma.Context, func(huma.Co
 	}
 }
 
-// ColumnsParameter describes the parameters that narrow a list by a column of the dataset: an object whose members are
+// ColumnsParameter describes the parameters that filter a list by a column of the dataset: an object whose members are
 // the parameters.
 const ColumnsParameter = "columns"
 
-// Columns describes the parameters that narrow a list by a column of the dataset.
+// Columns describes the parameters that filter a list by a column of the dataset.
 func Columns() *huma.Param {
 	explode := true
 	return &huma.Param{

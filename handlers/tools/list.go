@@ -73,7 +73,7 @@ func add[In any](server *mcp.Server, name, description string, isReading bool,
 	})
 }
 
-// paged adds a page to a query, at most most items long.
+// paged adds the number and the size of a page to a query; the size is at most most.
 func paged(query url.Values, page, size, usual, most int) url.Values {
 	if page != 0 {
 		query.Set("page", strconv.Itoa(page))

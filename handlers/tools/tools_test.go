@@ -27,7 +27,7 @@ func answer(t *testing.T, handle http.HandlerFunc, message string) (*httptest.Re
 const getTask = `{"jsonrpc": "2.0", "id": 1, "method": "tools/call",
 	"params": {"name": "get_task", "arguments": {"task_id": "x"}}}`
 
-// A response that breaks off, as handlers end one that cannot be finished, is an error of the tool; the server goes on.
+// A response that its handler breaks off is an error of the tool, and the server keeps running.
 func TestAResponseThatBreaksOffEndsNothingElse(t *testing.T) {
 	t.Parallel()
 	for said, written := range map[string]int{"the response broke off": 10, request.CodeRequestTooLarge: 33 << 20} {

@@ -16,7 +16,7 @@ import (
 	"wending/views/ui"
 )
 
-// regrouped returns what a person groups: the answers of the variant that the query names, to the question in the path.
+// regrouped returns the answers to be grouped: those of the variant in the query to the question in the path.
 func (p *Pages) regrouped(c echo.Context) (g judging.Regrouping, answers tasks.Answers, err error) {
 	task, item, _, err := p.question(c)
 	if err != nil {
@@ -56,7 +56,7 @@ func (p *Pages) renderMeaning(c echo.Context, g judging.Regrouping, status int) 
 	return pages.Render(c, status, judging.MeaningPage(frame, g))
 }
 
-// regroup stores a person's groups. If they are refused the person sees why, above the groups as they are now.
+// regroup stores a person's groups. If they are refused, the page shows the reason above the current groups.
 func (p *Pages) regroup(c echo.Context) error {
 	ctx := c.Request().Context()
 	submitted, err := form.ReadText(c.Response(), c.Request())
@@ -69,7 +69,7 @@ func (p *Pages) regroup(c echo.Context) error {
 	}
 	version, err := strconv.Atoi(submitted.Values["version"])
 	if err != nil {
-		version = -1 // a conflict: nobody has seen it
+		version = -1 // a version that was never shown, so this is a conflict
 	}
 	name, err := form.ReviewerName(ctx, submitted.Values["reviewer"])
 	if err == nil {
@@ -88,8 +88,8 @@ func (p *Pages) regroup(c echo.Context) error {
 	return p.renderMeaning(c, g, fault.Status())
 }
 
-// chosenGroups returns the groups of run_index that a form has: the choice of an answer counts for all runs that gave
-// it. An answer without a choice is in no group, and is refused.
+// chosenGroups returns the groups of run_index that a form has: the choice for an answer applies to all runs that gave
+// it. An answer without a choice is in no group, which Regroup refuses.
 func chosenGroups(submitted *form.Upload, answers tasks.Answers) (groups [][]int) {
 	var names []string
 	chosen := map[int]string{}

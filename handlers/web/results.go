@@ -98,7 +98,7 @@ func (p *Pages) selectedReport(c echo.Context,
 	return report, page, reviews, nil
 }
 
-// showMap shows the squares of all questions, for a page of the report that a reader wants to leave for another.
+// showMap shows the squares of all questions, by which a reader goes from one page of the report to another.
 func (p *Pages) showMap(c echo.Context) error {
 	task, err := p.task(c)
 	if err != nil {
@@ -611,7 +611,7 @@ func (p *Pages) readCard(c echo.Context, task db.Task, item int64) (r results.Re
 	return r, cards[0], nil
 }
 
-// placeRun finds a run among the answers to its question, and decides what of it the reader may see.
+// placeRun finds a run among the answers to its question, and decides which parts of it the reader may see.
 func (p *Pages) placeRun(c echo.Context, view *results.Run) (err error) {
 	ctx, task := c.Request().Context(), view.Task
 	var reviews reading.Reviews
@@ -620,7 +620,7 @@ func (p *Pages) placeRun(c echo.Context, view *results.Run) (err error) {
 			return err
 		}
 	}
-	// Marks only cover texts of the report's length; a longer text on this page has none.
+	// Differences are only marked in texts of the length that the report shows; a longer text has no marks.
 	cards, err := p.reader.Cards(ctx, task, []int64{view.ItemID}, reviews, results.Shown(task.RunsOfItem()))
 	if err != nil {
 		return err

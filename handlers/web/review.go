@@ -371,7 +371,7 @@ func (p *Pages) assign(c echo.Context) error {
 	return pages.Done(c, paths.Review(task.ID), "assigned")
 }
 
-// setReview sets whether evaluators' verdicts are hidden from reviewers whose own is not given.
+// setReview sets whether evaluators' verdicts are hidden from reviewers until they have given their own.
 func (p *Pages) setReview(c echo.Context) error {
 	task, err := p.reviewedTask(c)
 	if err != nil {

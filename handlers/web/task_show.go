@@ -64,7 +64,7 @@ func (p *Pages) overviewFrame(c echo.Context, task db.Task) ui.Frame {
 	frame.Here = paths.Task(task.ID)
 	frame.Styles, frame.Scripts = []string{"list.css", "task.css", "replay.css"}, []string{"task.js"}
 	frame.Morphs = true
-	if task.TotalVariants > 1 { // their numbers
+	if task.TotalVariants > 1 { // the style sheet of the variants' numbers
 		frame.Styles = append(frame.Styles, "report.css")
 	}
 	return frame
@@ -90,8 +90,8 @@ func (p *Pages) liveTask(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, taskpages.LivePart(p.overviewFrame(c, task), live))
 }
 
-// readLive reads the current state for a task's page. variant is the one whose levels the board shows; 0 means none,
-// if there are several.
+// readLive reads the current state for a task's page. variant is the variant whose levels the board shows; in a task
+// with several variants, 0 means none.
 func (p *Pages) readLive(ctx context.Context, task db.Task, variant int) (live taskpages.Live, err error) {
 	live.Task = task
 	group, ctx := errgroup.WithContext(ctx)

@@ -219,7 +219,7 @@ func (h *Forms) base(ctx context.Context, s *submission) (base tasks.New) {
 	switch {
 	case errors.Is(err, db.ErrNotFound) && s.Value("draft") != "":
 		s.system = request.NewFault(request.CodeTaskStateConflict).WithMessage("error.DRAFT_GONE").WithCause(err)
-	case errors.Is(err, db.ErrNotFound): // deleted in the meantime: the form has all openly copied values
+	case errors.Is(err, db.ErrNotFound): // deleted in the meantime: the form has all copied values that are not secret
 	case err != nil:
 		s.system = err
 	default:
@@ -242,7 +242,7 @@ func (h *Forms) openHeaders(c echo.Context, submitted *form.Upload) (headers map
 	return headers
 }
 
-// createTask handles the submitted form: it redirects to the list, or shows the form again with an error beside each
+// createTask handles the submitted form: it redirects to the list, or shows the form again with an error next to each
 // field. If the fault is the server's, the form also keeps all typed values and the file.
 func (h *Forms) createTask(c echo.Context) error {
 	ctx := c.Request().Context()

@@ -468,7 +468,7 @@ func (h *Forms) saveTypedAgent(c echo.Context) error {
 	}
 	if saved.Message == "" {
 		typed := s.task
-		// the payload of the copied task is not shown, and the library does not show it either
+		// a copied task's payload, which may be secret, must not get into the library, which shows payloads
 		if s.Value("extra_payload") == "" {
 			typed.Payload = nil
 		}
