@@ -46,7 +46,7 @@ func (b *bench) runsOf(t testing.TB, taskID uuid.UUID, variant int) map[string]i
 	return runs
 }
 
-// counting answers the nth call for a question.
+// counting answers each call with answer(question, call), where call counts the question's calls from 0.
 func counting(answer func(question string, call int) string) func(http.ResponseWriter, agenttest.Call) {
 	var mu sync.Mutex
 	calls := map[string]int{}
@@ -64,9 +64,9 @@ func TestAQuestionIsAskedUntilItIsSettled(t *testing.T) {
 	b := newBench(t)
 	fake := agenttest.New(t, counting(func(question string, call int) string {
 		switch question {
-		case "question 1": // 3 : 0, then 4 : 0
+		case "question 1": // 3 of 3 runs agree, which does not suffice; 4 of 4 do
 			return "always"
-		case "question 2": // settled by 6 : 1
+		case "question 2": // settled once 6 of 7 runs agree
 			return map[bool]string{true: "other", false: "most"}[call == 1]
 		}
 		return fmt.Sprint("never the same ", call)
@@ -145,7 +145,7 @@ func TestARoundThatNobodyPlannedIsPlannedOnceAtTheEnd(t *testing.T) {
 		return items
 	}
 	items := record(b.claim(t, launchID, lease, 6))
-	for range 3 { // no matter how often it is called
+	for range 3 { // repeated calls plan nothing more
 		finished, err := b.store.FinishLaunch(t.Context(), launchID)
 		require.NoError(t, err)
 		require.False(t, finished)
@@ -217,7 +217,7 @@ func TestAStoppedTaskResumesItsRounds(t *testing.T) {
 	require.Equal(t, 3, task.Processed)
 }
 
-// A run without an answer is a vote for none; a retry that answers may settle its question or leave it open.
+// A failed run counts for no answer; a retry that succeeds may settle its question or leave it open.
 func TestARetryPlansFurtherRounds(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -269,7 +269,7 @@ func TestChosenQuestionsAreExtended(t *testing.T) {
 	require.Equal(t, map[string]int{"q0001": 2, "q0002": 5, "q0003": 2}, b.runsOf(t, taskID, 1))
 	require.ErrorIs(t, extend(4, "q0002"), db.ErrNothingToRun)
 	require.ErrorIs(t, extend(6, "q0002", "no such question"), db.ErrNotFound)
-	require.NoError(t, extend(3)) // all
+	require.NoError(t, extend(3)) // without ids, all questions
 	require.Equal(t, map[string]int{"q0001": 3, "q0002": 5, "q0003": 3}, b.runsOf(t, taskID, 1))
 	statistics := b.statistics(t, taskID)
 	require.Equal(t, 11, statistics.RunsExpected)

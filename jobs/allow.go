@@ -7,7 +7,7 @@ import (
 	"wending/db/engine"
 )
 
-// purse is the amount left of one ceiling in one currency.
+// purse identifies one ceiling in one currency.
 type purse struct {
 	reason   string
 	owner    uuid.UUID
@@ -26,7 +26,7 @@ type state struct {
 // Allow returns how many units each launch may claim in total, and the ceilings that are reached, one per launch.
 // For each call in flight it reserves the mean cost of a unit of its task's most expensive target. Until the cost
 // of a first call is known, only one call is allowed at a time. Launches that share a ceiling get equal shares of
-// it. A launch gets half of the remaining amount at once, so that a rise in cost is noticed before all of it is
+// it. A launch gets only half of the remaining amount at a time, so that a rise in cost is noticed before all of it is
 // committed.
 func Allow(standings []engine.Standing) engine.Verdict {
 	allowed, reached := map[uuid.UUID]int64{}, map[uuid.UUID]engine.Standing{}

@@ -72,7 +72,7 @@ func TestLaunchesShareACeiling(t *testing.T) {
 	allowed, reached := allow(shared(a, "1", "0.1", 1), shared(b, "1", "0.1", 1))
 	require.Empty(t, reached)
 	require.Equal(t, map[uuid.UUID]int64{a: 2, b: 3}, allowed, "eight are left for both")
-	// One call fits: one of the launches may make it, and neither is stopped while one may.
+	// Only one call fits: one launch may make it, and the other is not stopped as long as that call may be made.
 	allowed, reached = allow(shared(a, "0.1", "0.1", 0), shared(b, "0.1", "0.1", 0))
 	require.Empty(t, reached)
 	require.Equal(t, map[uuid.UUID]int64{a: 1, b: 0}, allowed)

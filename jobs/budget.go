@@ -25,7 +25,7 @@ type Budget struct {
 	next time.Time
 }
 
-// share limits the time spent on adding up to one part in share.
+// share limits the time spent adding up costs to about 1/share of all time.
 const share = 20
 
 // Watch stores the spending of launches that have ended, stops active launches that have reached a ceiling, and sets

@@ -50,7 +50,7 @@ func (l *told) count(text string) int {
 	return strings.Count(l.text.String(), text)
 }
 
-// Two processes keep budgets while two others claim. However their rounds interleave, the ceiling is exceeded by at
+// Two processes enforce budgets while two others claim. However their rounds interleave, the ceiling is exceeded by at
 // most the amount by which one call costs more than average, the launch is stopped once, and its channel is
 // notified once.
 func TestTwoKeepersPassACeilingByNoMoreThanOneCallsSurprise(t *testing.T) {

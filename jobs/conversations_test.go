@@ -20,7 +20,7 @@ import (
 	"wending/jobs/evaluate"
 )
 
-// conversations turns a task into count conversations of turns turns each, and one single question.
+// conversations gives a task count conversations, each with the given number of turns, and one single question.
 func conversations(count, turns int, change func(*db.NewTask)) func(*db.NewTask) {
 	return func(n *db.NewTask) {
 		n.Task.RunsPerItem, n.Task.Concurrency = 2, 4
@@ -39,7 +39,7 @@ func conversations(count, turns int, change func(*db.NewTask)) func(*db.NewTask)
 	}
 }
 
-// outcomes returns the current runs of a task as "question_id/run_index status code", in the order of pages.
+// outcomes returns the current runs of a task as "question_id/run_index status code", in the order of the pages.
 func (b *bench) outcomes(t testing.TB, taskID uuid.UUID) []string {
 	t.Helper()
 	var rows []string

@@ -41,7 +41,8 @@ func quickAgent(b *testing.B, latency time.Duration) (url string) {
 	return server.URL
 }
 
-// runTask runs a task of units units, which change may modify, and returns the time from its creation to its end.
+// runTask runs a task with this number of units, which change may modify, and returns the time from its creation to
+// its end.
 func runTask(b *testing.B, bench *bench, questions, units int, change func(*db.NewTask)) time.Duration {
 	b.Helper()
 	start := time.Now()
@@ -57,7 +58,7 @@ func runTask(b *testing.B, bench *bench, questions, units int, change func(*db.N
 // concurrency is the concurrency of the timed tasks.
 const concurrency = 64
 
-// plain turns a task into one with a typed address and 20 runs per question.
+// plain turns a task into one that calls a single URL, with 20 runs per question.
 func plain(url string) func(*db.NewTask) {
 	return func(n *db.NewTask) {
 		variants(n, url)
@@ -119,8 +120,8 @@ func BenchmarkLaunchInstantAgent(b *testing.B) {
 	}
 }
 
-// longAnswers are five answers of about 1,000 characters to each of ten questions: alike except for one number, or in
-// other words.
+// longAnswers returns five answers of about 1,000 characters to each of ten questions. They differ only in one number
+// or, if areInOtherWords, also in their wording.
 func longAnswers(b *testing.B, areInOtherWords bool) [][]string {
 	b.Helper()
 	content, err := os.ReadFile("../db/measure/facts/testdata/bases.jsonl")
@@ -154,7 +155,7 @@ func longAnswers(b *testing.B, areInOtherWords bool) [][]string {
 func answering(b *testing.B, latency time.Duration, questions [][]string) (url string) {
 	b.Helper()
 	number := regexp.MustCompile(`question (\d+)`)
-	var asked sync.Map // by question: how often
+	var asked sync.Map // question → number of calls
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		question := string(number.FindSubmatch(body)[1])
@@ -162,7 +163,7 @@ func answering(b *testing.B, latency time.Duration, questions [][]string) (url s
 		count, _ := asked.LoadOrStore(question, &atomic.Int64{})
 		answers := questions[n%len(questions)]
 		output, _ := json.Marshal(answers[int(count.(*atomic.Int64).Add(1))%len(answers)])
-		time.Sleep(latency) // what an agent takes
+		time.Sleep(latency) // the agent's latency
 		_, _ = fmt.Fprintf(w, "data: {\"event\":\"node_finished\",\"data\":{\"output\":%s}}\n\n", output)
 	}))
 	b.Cleanup(server.Close)
@@ -319,7 +320,7 @@ func BenchmarkLaunchWithTenRules(b *testing.B) {
 	}
 }
 
-// The time of a variant with calls of 50 ms beside another variant, as a multiple of the time it takes alone.
+// The time that a variant with calls of 50 ms takes while another one runs, as a multiple of the time it takes alone.
 func BenchmarkVariantBesideASlowOne(b *testing.B) {
 	const latency, calls = 50 * time.Millisecond, 500
 	hang := make(chan struct{})

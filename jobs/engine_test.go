@@ -121,7 +121,7 @@ func TestAResultRecordedTwiceCountsOnce(t *testing.T) {
 	require.NoError(t, err)
 	units := b.claim(t, launchID, b.beat(t, uuid.New()), 1)
 	require.Len(t, units, 1)
-	for range 2 { // the reply to the first commit was lost
+	for range 2 { // as if the reply to the first commit was lost
 		require.True(t, b.record(t, taskID, engine.Result{Unit: units[0], Status: db.RunSucceeded, Response: []byte("x"),
 			Attempts: 1}))
 	}

@@ -175,7 +175,7 @@ func TestQuestionsAreAssessedWhenTheTaskEnds(t *testing.T) {
 	require.Equal(t, 1, statistics.Levels["empty"])
 	require.InDelta(t, 2.0/3, *statistics.Agreement, 1e-9)
 
-	// A task that ended under an earlier version is assessed by a worker, and gets its numbers.
+	// A task that ended under an earlier version is assessed by a worker, and gets its statistics.
 	b.tables.MustExec(`DELETE FROM question_statistics`)
 	b.tables.MustExec(
 		`UPDATE evaluation_tasks SET is_assessed = false, statistics = CAST(CAST(statistics AS jsonb) - 'agreement' AS json)`)

@@ -42,7 +42,7 @@ func playJudge(t testing.TB, script func(w http.ResponseWriter, prompt string) s
 	})
 }
 
-// judged adds a judge to a task, with the rules in front of it.
+// judged adds a judge to a task, after the given rules.
 func judged(judgeURL, config string, rules ...db.Evaluator) func(*db.NewTask) {
 	return func(n *db.NewTask) {
 		target, price := 2, "1"

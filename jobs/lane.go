@@ -47,7 +47,8 @@ func (w *Worker) workLane(_ context.Context, job *asynq.Task) error {
 // slotPatience is how long a job waits for a slot before it leaves the lane to workers that may have one free.
 const slotPatience = time.Second
 
-// awaitSlot takes one of the worker's slots, which may be occupied by lanes that the worker started itself.
+// awaitSlot takes one of the worker's slots, and reports whether it got one. It waits for up to slotPatience, because
+// lanes that the worker started itself may occupy all slots.
 func (w *Worker) awaitSlot() bool {
 	if w.takeSlot() {
 		return true
@@ -64,8 +65,7 @@ func (w *Worker) awaitSlot() bool {
 }
 
 // readLaunch reads a launch. It returns nil if there is nothing to do: the launch has ended, or ends now because
-// its secrets cannot be decrypted. It returns tasks.ErrForeignKey if the fault is this process's, because other
-// processes have the key.
+// its secrets cannot be decrypted. It returns tasks.ErrForeignKey if only this process lacks the key to decrypt them.
 func (w *Worker) readLaunch(ctx context.Context, id uuid.UUID) (*crew.Launch, error) {
 	call, err := w.Store.LaunchCall(ctx, id)
 	if errors.Is(err, db.ErrNotFound) {

@@ -93,7 +93,7 @@ func TestALaunchAdmitsNoMoreLanesThanItsConcurrency(t *testing.T) {
 	require.True(t, admitted, "lanes end with their worker")
 }
 
-// Among waiting launches, those whose agent was served longest ago come first, if the agents hold equally many lanes.
+// Among waiting launches, those whose agent was served longest ago come first, if the agents have equally many lanes.
 func TestAgentsTakeTurns(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -127,7 +127,7 @@ func TestAgentsTakeTurns(t *testing.T) {
 	require.Equal(t, older, next(), "the agent that was served before the other")
 }
 
-// A worker's last lane is for a task that has none, and while tasks wait, no task gets more than its share.
+// A worker's last lane is reserved for a task that has none, and while tasks wait, no task gets more than its share.
 func TestLanesAreSharedFairly(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -250,7 +250,7 @@ func TestATaskBesideHangingOnesBeginsWithinOneTimeout(t *testing.T) {
 			})
 			start := time.Now()
 			t.Logf("started after %v", start.Sub(asked).Round(time.Millisecond))
-			// If it came after all the others, it would take a minute and a half.
+			// If the new task had to wait for all the others, this would take a minute and a half.
 			dbtest.Await(t, timeout+30*time.Second, "the first call", func() bool { return len(quick.Calls()) > 0 })
 			t.Logf("the first call after %v", time.Since(start).Round(time.Millisecond))
 			b.requireComplete(t, b.awaitEnd(t, taskID, 2*time.Minute))

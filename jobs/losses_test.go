@@ -73,7 +73,7 @@ func TestALostWakeUpIsMadeUpFor(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	fake := agenttest.New(t, answer)
-	taskID, _ := b.task(t, fake.URL, 5, nil) // nobody wakes a worker
+	taskID, _ := b.task(t, fake.URL, 5, nil) // no worker is woken for it
 	b.startWorker(t, 2)
 	b.requireComplete(t, b.awaitEnd(t, taskID, 30*time.Second))
 }

@@ -26,7 +26,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// grouped adds a model to a task that groups its answers; url is the model's address.
+// grouped gives a task a model, at this URL, that groups the task's answers.
 func grouped(url string) func(*db.NewTask) {
 	return func(n *db.NewTask) {
 		judged(url, `{"model_id":"m"}`)(n)

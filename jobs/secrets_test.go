@@ -134,7 +134,7 @@ func TestSecretsAreSealedAgainWithANewKey(t *testing.T) {
 			sealer = unknown
 		}
 		id, _ := b.task(t, "http://127.0.0.1:1/", 1, func(task *db.NewTask) {
-			if n == 30 { // this one has none
+			if n == 30 { // this task has no secrets
 				return
 			}
 			require.NoError(t, tasks.Seal(sealer, target, &task.Task.Targets[0]))
@@ -174,7 +174,7 @@ func TestSecretsAreSealedAgainWithANewKey(t *testing.T) {
 	}
 }
 
-// requireNowhere checks that no task holds any of the secrets in plain text.
+// requireNowhere checks that no task contains any of the secrets in plain text.
 func (b *bench) requireNowhere(t testing.TB, secrets ...string) {
 	t.Helper()
 	var rows []string

@@ -23,7 +23,7 @@ func parsed(t testing.TB, call agenttest.Call) (trace, span string) {
 	return parts[1], parts[2]
 }
 
-// Every run has a trace of its own, to which all its attempts belong, and the agent's own id of the last one. A
+// Every run has its own trace, to which all its attempts belong, and keeps the agent's own id for the last attempt. A
 // judge's calls have traces, too.
 func TestEveryRunHasATrace(t *testing.T) {
 	t.Parallel()

@@ -77,7 +77,7 @@ func TestEveryVariantAsksEveryQuestionItsRuns(t *testing.T) {
 	}
 }
 
-// A variant ends while another one, whose agent is also called, is held up. BenchmarkVariantBesideASlowOne measures
+// A variant finishes while another one, whose agent is also called, is held up. BenchmarkVariantBesideASlowOne measures
 // how much longer it takes alongside the slow one.
 func TestASlowTargetHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
@@ -223,7 +223,7 @@ func TestALargeLaunchIsMadeInSteps(t *testing.T) {
 		})
 	}
 	taskID, launchID := large()
-	b.tables.MustExec(`UPDATE launches SET total_units = 10000 WHERE id = $1`, launchID) // after its first step
+	b.tables.MustExec(`UPDATE launches SET total_units = 10000 WHERE id = $1`, launchID) // as after its first step
 	progress, err := report.NewMonitor(b.store).TaskProgress(t.Context(), taskID)
 	require.NoError(t, err)
 	require.Equal(t, []int{10_000, 24_000}, []int{progress.Prepared, progress.Queued})
@@ -263,7 +263,7 @@ func TestALargeLaunchIsMadeInSteps(t *testing.T) {
 	})
 	_, err = b.store.StopTask(t.Context(), db.AllProjects(), taskID, db.Actor{})
 	require.NoError(t, err)
-	if err := <-stopped; err != nil { // otherwise it has just been done
+	if err := <-stopped; err != nil { // nil if the launch was started just before the stop
 		require.ErrorIs(t, err, db.ErrConflict)
 	}
 	dbtest.Await(t, time.Minute, "the end", func() bool {

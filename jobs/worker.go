@@ -91,8 +91,8 @@ type WorkerConfig struct {
 	MaxActiveTasks int
 	// KeepHistory is how long replaced runs and units of finished tasks are kept; zero means permanently.
 	KeepHistory time.Duration
-	// AssetURL returns an address at which agents find a task's file on this site until a time; nil if the address of the
-	// site is unknown.
+	// AssetURL returns an address on this site from which an agent can fetch a task's file until the given time; nil if
+	// the site's own address is unknown.
 	AssetURL func(taskID, assetID uuid.UUID, until time.Time) string
 	// Report reports an internal error, with tags for its context, to the operators; nil means errors are only logged.
 	Report func(err error, tags map[string]string)

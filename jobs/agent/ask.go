@@ -114,7 +114,7 @@ func (c *Client) redact(q protocol.Request, answer *protocol.Answer) {
 	}
 }
 
-// watch returns the function that passes an answer to the request's sink as it arrives; nil if there is no sink.
+// watch returns a watcher that passes an answer to the request's sink as it arrives; nil if there is no sink.
 func (c *Client) watch(q protocol.Request) *observe.Watcher {
 	if q.Events == nil {
 		return nil
@@ -210,7 +210,7 @@ func (c *Client) authorize(request *http.Request, q protocol.Request) {
 	}
 }
 
-// connectionFailure names the cause without the URL, whose query may hold a secret.
+// connectionFailure names the cause without the URL, whose query may contain a secret.
 func connectionFailure(err error) protocol.Answer {
 	if refused := (*guard.NotAllowedError)(nil); errors.As(err, &refused) {
 		return protocol.Failure(protocol.CodeAddressNotAllowed, refused.Error())

@@ -115,7 +115,7 @@ func TestMessagesNameNoInnerAddress(t *testing.T) {
 			if err != nil {
 				return
 			}
-			_, _ = connection.Read(make([]byte, 1)) // bytes before the request are the connection's fault
+			_, _ = connection.Read(make([]byte, 1)) // a banner before the request would count as a network error
 			_, _ = io.WriteString(connection, "SSH-2.0-OpenSSH_9.2p1 inner-host\r\n")
 			_ = connection.Close()
 		}

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// maxStatus is how many bytes of an accepted job's status are read: the status may hold the result.
+	// maxStatus is how many bytes of an accepted job's status are read: the status may contain the result.
 	maxStatus = 2*protocol.MaxText + 64<<10
 	// leastInterval is the minimum time between two polls of a job's status, statusTimeout the maximum duration of
 	// one poll.

@@ -81,8 +81,8 @@ func requireError(t *testing.T, want string, recording agenttest.Recording, answ
 	}
 }
 
-// protocolOf returns the protocol of a recording: its label in the index may be more specific, and ends with the way
-// in which the question was sent.
+// protocolOf returns the protocol of a recording, and whether the answer was streamed. The label in the index may be
+// more specific, and ends with -nonstream if it was not.
 func protocolOf(recording agenttest.Recording) (name string, isStream bool) {
 	label, isWhole := strings.CutSuffix(recording.Protocol, "-nonstream")
 	for prefix, protocol := range map[string]string{

@@ -23,7 +23,7 @@ func TestTheRequestOfEveryProtocol(t *testing.T) {
 	for file, test := range map[string]struct {
 		protocol, extra, model string
 		system                 *string
-		ids                    map[string]string // members that hold an id, and their values in the recording
+		ids                    map[string]string // members whose value is an id, with its value in the recording
 		more                   []string          // members that the recording lacks
 	}{
 		"default_agent.json":      {protocol: protocol.Default},
@@ -172,7 +172,7 @@ func TestTheSecondTurnOfAConversationInEveryProtocol(t *testing.T) {
 		map[string]any{"role": "assistant", "content": "A1"}, map[string]any{"role": "user", "content": "Q2"},
 	}
 	for name, want := range map[string]struct {
-		// member is the member of the body that must have value; query is the required query of the URL.
+		// members are required members of the body; query is the required query of the URL.
 		members map[string]any
 		query   string
 		// keeps reports that the agent keeps the conversation, so that the history is not sent.

@@ -67,7 +67,7 @@ type File struct {
 	Columns []string
 }
 
-// Variant is what the answers came from: a prompt, a model or both.
+// Variant is the source of answers: a prompt, a model or both.
 type Variant struct {
 	// Name is empty if the file does not distinguish variants.
 	Name string
@@ -95,7 +95,7 @@ const (
 	TimedOut  Status = "TIMEOUT"
 )
 
-// The error codes of runs whose file names none.
+// The error codes of failed runs for which the file has no code.
 const (
 	CodeAgentError = "AGENT_ERROR"
 	CodeTimeout    = "TIMEOUT"
@@ -188,7 +188,7 @@ func Read(ctx context.Context, content []byte, layout Layout) (*File, error) {
 // isText reports whether files of a format can be text. Inspect writes a ZIP file or JSON.
 func isText(format string) bool { return format != XLSX }
 
-// checkText refuses text that is not UTF-8; the reader of tables does so itself, because it knows other encodings.
+// checkText refuses text that is not UTF-8; the reader of tables does so itself, because it accepts other encodings.
 func checkText(content []byte, format, encoding string) error {
 	if format == CSV || isZIP(content) {
 		return nil
@@ -224,10 +224,10 @@ type builder struct {
 	layout Layout
 	file   *File
 	sum    [sha256.Size]byte
-	// places has the indexes of questions by their ids, or by their texts if they have none; variants has the
-	// numbers of variants by name, variables the indexes of variables.
+	// places maps the ids of questions, or their texts if they have no ids, to their indexes; variants maps names to
+	// numbers, and variables maps names to indexes.
 	places, variants, variables map[string]int
-	// takenBy has the row of each run, next the highest index of each question's runs in each variant.
+	// takenBy maps each run to its row; next maps each question in a variant to the highest index of its runs.
 	takenBy map[place]int
 	next    map[place]int
 	runs    int
@@ -237,8 +237,8 @@ type builder struct {
 	text   int
 }
 
-// place identifies a run by the indexes of its question, its variant and its index; without an index, it identifies the
-// question in a variant.
+// place identifies a run by the index of its question, the number of its variant, and its own index. If the latter is
+// 0, place identifies the question in the variant.
 type place struct{ item, variant, index int }
 
 func newBuilder(content []byte, layout Layout) *builder {
@@ -256,7 +256,7 @@ func (b *builder) fail(row int, column, name string, args ...any) {
 	}
 }
 
-// spend counts texts, and fails if there are too many.
+// spend adds up the bytes of texts, and fails if there are too many in total.
 func (b *builder) spend(texts ...string) error {
 	for _, text := range texts {
 		b.text += len(text)
@@ -363,7 +363,7 @@ func (b *builder) variant(row int, column string, v Variant) (number int, ok boo
 	return len(b.file.Variants), true
 }
 
-// add adds a run of a question. An index of 0 means the next one. It returns an error that ends the reading.
+// add adds a run of a question. An index of 0 means the next one. It returns an error only if reading must end.
 func (b *builder) add(row int, column string, item int, run Run) error {
 	of := place{item, run.Variant, 0}
 	if run.Index == 0 {

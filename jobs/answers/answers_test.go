@@ -55,8 +55,8 @@ func said(item answers.Item) (texts []string) {
 	return texts
 }
 
-// What promptfoo itself wrote is read: a test is a question, a prompt with a provider a variant, a repeat a run. A
-// failed assertion is not a failed run.
+// Results that promptfoo itself wrote are read: each test is a question, each prompt with a provider is a variant, and
+// each repeat is a run. A failed assertion is not a failed run.
 func TestResultsOfPromptfooAreRead(t *testing.T) {
 	t.Parallel()
 	file := read(t, stored(t, "promptfoo.json"))
@@ -152,7 +152,7 @@ func TestLogsOfInspectAreRead(t *testing.T) {
 	}
 }
 
-// Logs of OpenAI Evals are read, and the output items of runs of the hosted service.
+// Logs of OpenAI Evals are read, and so are output items of the hosted service.
 func TestLogsOfOpenAIEvalsAreRead(t *testing.T) {
 	t.Parallel()
 	file := read(t, stored(t, "oaieval.jsonl"))

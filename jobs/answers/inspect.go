@@ -17,8 +17,8 @@ import (
 
 const (
 	inspectHeader = "header.json"
-	// maxMemberBytes is the maximum size of a member of a log, maxLogBytes of all that are read, maxMembersOfLog the
-	// maximum number of samples.
+	// maxMemberBytes is the maximum size of one member of a log, maxLogBytes the maximum total size of the members that
+	// are read, and maxMembersOfLog the maximum number of samples.
 	maxMemberBytes  = 32 << 20
 	maxLogBytes     = 256 << 20
 	maxMembersOfLog = 50_000

@@ -91,7 +91,7 @@ func (b *builder) readLines(ctx context.Context, content []byte) error {
 	})
 }
 
-// ofReport are the members of a line of a report that state nothing about the question or its answers.
+// ofReport lists the members of a report's lines that state nothing about the question or its answers.
 var ofReport = []string{"number", "level", "agreement", "similarity", "distinct", "letters", "novelty", "facts_differ",
 	"facts", "expected_facts", "variants", "reviews", "created_at", "series", "turn"}
 
@@ -123,7 +123,7 @@ func (b *builder) line(line int, members []member) error {
 	h, err := b.newHeader(names)
 	b.file.Columns = before
 	if refused := (*dataset.Error)(nil); errors.As(err, &refused) {
-		if before == nil { // the first line shows what the file is
+		if before == nil { // the first line decides whether the file has this format
 			return err
 		}
 		b.fail(line, "", "answers_members", "Missing", refused.Args["Missing"])

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// openAILine is a line of a log of OpenAI Evals (oaieval), or an output item of a run of hosted evals.
+// openAILine is a line of a log of OpenAI Evals (oaieval), or an output item of hosted evals.
 type openAILine struct {
 	Spec     json.RawMessage `json:"spec"`
 	Type     string          `json:"type"`
@@ -62,8 +62,8 @@ type openAILog struct {
 	samples map[string]int
 }
 
-// readOpenAI reads a log of OpenAI Evals: an item for each sample, a run for each sampling of it, or the output items
-// of a run of hosted evals, each of which is a run.
+// readOpenAI reads a log of OpenAI Evals, in which each sample is an item and each sampling of it a run, or the output
+// items of hosted evals, each of which is a run.
 func (b *builder) readOpenAI(ctx context.Context, content []byte) error {
 	log := &openAILog{builder: b, standard: map[string]string{}, samples: map[string]int{}}
 	err := eachObject(ctx, content, func(line int, text json.RawMessage) error {
@@ -104,7 +104,7 @@ func (l *openAILog) line(line int, one openAILine) error {
 	return nil
 }
 
-// sampling reads the event of a call.
+// sampling reads an event that records a call to the model, with its prompt and the sampled answer.
 func (l *openAILog) sampling(line int, sample string, one openAILine) error {
 	text, system := questionOf(one.Data.Prompt)
 	index, ok, err := l.keyed(line, sample, question{id: sample, text: text, system: system})
@@ -116,7 +116,7 @@ func (l *openAILog) sampling(line int, sample string, one openAILine) error {
 	one.Data.Usage.fill(&run)
 	var list []json.RawMessage
 	answer := textOf(one.Data.Sampled)
-	if json.Unmarshal(one.Data.Sampled, &list) == nil && len(list) > 0 { // as many as were asked for
+	if json.Unmarshal(one.Data.Sampled, &list) == nil && len(list) > 0 { // only the first of several answers counts
 		answer = textOf(list[0])
 	}
 	run.Answer = &answer
@@ -225,7 +225,7 @@ type chatMessage struct {
 	Content json.RawMessage `json:"content"`
 }
 
-// questionOf returns what a user asked: a text, or the last message of the user, and the system's message.
+// questionOf returns the question, which is the text itself or the user's last message, and the system message.
 func questionOf(input json.RawMessage) (text string, system *string) {
 	var messages []chatMessage
 	if json.Unmarshal(input, &messages) != nil || len(messages) == 0 {

@@ -14,7 +14,7 @@ import (
 // maxResults is the maximum number of results of a tool's file.
 const maxResults = 200_000
 
-// promptfooFile is what promptfoo eval -o results.json writes (version 3 of its results).
+// promptfooFile is the file that promptfoo eval -o results.json writes (version 3 of its results).
 type promptfooFile struct {
 	Results struct {
 		Prompts []promptfooPrompt `json:"prompts"`
@@ -177,7 +177,7 @@ func (t promptfooTest) question(r promptfooResult) question {
 	return q
 }
 
-// testKey identifies the test of a result: its variables, with what is asserted.
+// testKey identifies the test of a result by its variables, assertions and description.
 func testKey(r promptfooResult) string {
 	var test struct {
 		Vars        any    `json:"vars"`
@@ -188,7 +188,7 @@ func testKey(r promptfooResult) string {
 	if test.Vars == nil {
 		decode(r.Vars, &test.Vars)
 	}
-	key, err := json.Marshal(test) // members are sorted
+	key, err := json.Marshal(test) // equal tests have equal keys, because members are sorted
 	if err != nil {
 		return string(r.TestCase)
 	}

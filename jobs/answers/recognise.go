@@ -32,7 +32,8 @@ func recognise(content []byte) (string, error) {
 	return formatOf(firstObject(withoutNaN(text))), nil
 }
 
-// formatOf returns the format of a file that begins with an object with these members, which may be the whole file.
+// formatOf returns the format of a file that begins with an object with these members. isWhole reports that the object
+// is the whole file.
 func formatOf(members map[string]bool, isWhole bool) string {
 	isEvent := members["spec"] || members["final_report"] || members["event_id"]
 	switch {
@@ -43,7 +44,7 @@ func formatOf(members map[string]bool, isWhole bool) string {
 	case isEvent && (!isWhole || members["sample_id"]), members["datasource_item"], members["item"] && members["sample"]:
 		return OpenAIEvals
 	}
-	return JSONL // of a file without an object, the reader names the fault
+	return JSONL // if the file contains no object, the reader reports the fault
 }
 
 // firstObject returns the names of the members of the JSON object with which a text begins, and whether the text ends

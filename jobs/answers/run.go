@@ -106,7 +106,7 @@ func (b *builder) numbers(row int, prefix string, f fields, run *Run) bool {
 	return true
 }
 
-// maxNumber is the maximum of counts of tokens and of milliseconds: eleven days.
+// maxNumber is the maximum number of tokens, and of milliseconds, for which it is eleven days.
 const maxNumber = 1_000_000_000
 
 // whole reads a number that is not negative, rounded; nil if the text is not one, or too large.

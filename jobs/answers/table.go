@@ -13,7 +13,7 @@ import (
 	"wending/jobs/dataset"
 )
 
-// The columns of a table beside those of a dataset.
+// The columns that a table may have in addition to those of a dataset.
 const (
 	columnRun       = "run"
 	columnAnswer    = "answer"
@@ -34,7 +34,7 @@ const (
 	columnThought   = "reasoning"
 )
 
-// Mappable are the columns for which a Layout may name others.
+// Mappable are the columns for which a Layout may specify other names.
 var Mappable = []string{dataset.ColumnQuestion, columnAnswer, dataset.ColumnID, columnRun, dataset.ColumnAnswer,
 	columnVariant}
 
@@ -87,7 +87,7 @@ type header struct {
 	isReport bool
 }
 
-// newHeader reads the header of a table; its error is an *dataset.Error.
+// newHeader reads the header of a table; its error is a *dataset.Error.
 func (b *builder) newHeader(cells []string) (h header, err error) {
 	mapped, seen := b.mapped(), map[string]bool{}
 	for _, cell := range cells {
@@ -158,7 +158,7 @@ func (h *header) column(name, folded string, mapped map[string]string) column {
 			role = other
 		}
 		if !slices.Contains(ofRun, role) {
-			return column{name: name} // verdicts of evaluators, files
+			return column{name: name} // verdicts of evaluators and names of files are ignored
 		}
 		if role == columnAnswer {
 			h.isWide, h.runs = true, append(h.runs, run)
@@ -196,7 +196,7 @@ func (b *builder) readTable(ctx context.Context, content []byte) error {
 	}), func() bool { return h != nil })
 }
 
-// orNoTable returns the error of reading a table, or that there is none.
+// orNoTable returns err or, if err is nil but no table was found, the error that its columns are missing.
 func (b *builder) orNoTable(err error, isThere func() bool) error {
 	if err == nil && !isThere() {
 		return problem(dataset.CodeSchemaInvalid, "answers_missing", "Missing",
@@ -317,7 +317,7 @@ func given(text string) *string {
 func variantOf(f fields) Variant {
 	v := Variant{Name: clean(f[columnVariant]), Currency: clean(f[columnCurrency])}
 	prompt, target := clean(f[columnReportPrompt]), clean(f[columnReportTarget])
-	switch { // a report has the number and the parts of the name
+	switch { // a report has the variant's number and the parts of its name
 	case prompt != "" && target != "":
 		v.Name = prompt + " × " + target
 	case prompt+target != "":
@@ -339,7 +339,7 @@ func (b *builder) long(number, index int, f fields) error {
 	run.Variant = variant
 	if text := clean(f[columnRun]); text != "" {
 		whole, fraction, _ := strings.Cut(text, ".")
-		n, _ := strconv.Atoi(whole) // 0 for what is no number
+		n, _ := strconv.Atoi(whole) // 0 if it is not a number
 		if n < 1 || n > b.layout.MaxRuns || strings.Trim(fraction, "0") != "" {
 			b.fail(number, columnRun, "answers_run", "Value", shorten(text, 20), "Max", b.layout.MaxRuns)
 			return nil

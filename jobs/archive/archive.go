@@ -49,8 +49,8 @@ type header struct {
 	MaxCost       *string `json:"max_cost"`
 	DatasetName   string  `json:"dataset_name"`
 	Extension     string  `json:"dataset_extension"`
-	// HasDataset reports that the archive has the file of questions as it was uploaded. IDColumn and Encoding tell how to
-	// read it.
+	// HasDataset reports that the archive has the file of questions as it was uploaded. IDColumn and Encoding describe
+	// how to read it.
 	HasDataset     bool            `json:"has_dataset,omitempty"`
 	IDColumn       string          `json:"id_column,omitempty"`
 	Encoding       string          `json:"dataset_encoding,omitempty"`
@@ -175,8 +175,8 @@ type Part struct {
 	Write func(ctx context.Context, w io.Writer) error
 }
 
-// Write writes a task that has ended, with further parts, which are reports, the events of its calls and the files that
-// its agents produced. Parts are streamed: memory holds one line, and the names and hashes of the parts.
+// Write writes a task that has ended, with the events of its calls, the files that its agents produced, and additional
+// parts, such as reports. Parts are streamed: only one line, and the names and hashes of the parts, are in memory.
 func (a *Archiver) Write(ctx context.Context, task db.Task, w io.Writer, parts []Part) error {
 	files := newMembers(w)
 	if err := a.writeTask(ctx, task, files); err != nil {
@@ -214,7 +214,7 @@ func (a *Archiver) Write(ctx context.Context, task db.Task, w io.Writer, parts [
 	return files.finish(a.Version)
 }
 
-// writeTask writes a task's settings, and its questions as a file, as they were uploaded if that file exists.
+// writeTask writes a task's settings and the file of its questions: the uploaded one if it still exists.
 func (a *Archiver) writeTask(ctx context.Context, task db.Task, files *members) error {
 	content, questions, err := a.Tasks.DatasetFile(ctx, task)
 	if err != nil {

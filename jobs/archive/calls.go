@@ -23,10 +23,10 @@ import (
 	"wending/jobs/dataset"
 )
 
-// Limits of what calls reported, besides those of the parts of an archive.
+// Limits of what calls reported, in addition to those of the parts of an archive.
 const (
-	// maxEventsOfLine is how many events a line may have, maxEventsOfRun and maxBytesOfRun how many events of a run, with
-	// how many bytes of text, may be there: pages read them all at once.
+	// maxEventsOfLine is how many events a line may have. maxEventsOfRun and maxBytesOfRun are how many events, and how
+	// many bytes of text in them, a run may have: pages read them all at once.
 	maxEventsOfLine = 10_000
 	maxEventsOfRun  = 50_000
 	maxBytesOfRun   = 40 << 20
@@ -41,7 +41,7 @@ const (
 	maxRaw    = 8 * event.MaxRaw
 	maxURL    = 16 << 10
 	maxSample = 1000
-	// maxThumbnails is how long thumbnails of imported pictures are made; later pictures have none.
+	// maxThumbnails is how long making thumbnails of imported pictures may take in total; further pictures get none.
 	maxThumbnails = time.Minute
 )
 
@@ -181,7 +181,7 @@ func (a *Archiver) writeAsset(ctx context.Context, key, name string, files *memb
 	return err == nil, err
 }
 
-// eachLine calls yield with the lines of a part that an archive need not have.
+// eachLine calls yield with the lines of an optional part.
 func (r *reader) eachLine(name string, maxLine int, yield func(line []byte) error) error {
 	if !r.has(name) {
 		return nil
@@ -207,8 +207,8 @@ type calls struct {
 	runs *runs
 	// events and tools read their parts; nil means that the archive has none.
 	events, tools *lines
-	// place is the run to which the last line belongs, done has the runs before it. last is the number of its last event
-	// or tool call; count and size are how many of them it has so far, with how many bytes.
+	// place is the run to which the last line belongs; done has the runs before it. last is the number of the run's last
+	// event or tool call; count and size are how many of them it has so far, and their bytes.
 	place             upkeep.RunPlace
 	done              map[upkeep.RunPlace]bool
 	last, count, size int
@@ -256,7 +256,7 @@ func (c *calls) nextPart() (*upkeep.ArchivedPart, int, error) {
 	}
 	text, err := c.events.next()
 	if err != nil || text == nil {
-		c.place, c.done = upkeep.RunPlace{}, map[upkeep.RunPlace]bool{} // of the tool calls
+		c.place, c.done = upkeep.RunPlace{}, map[upkeep.RunPlace]bool{} // for the tool calls, which are read next
 		return nil, 0, err
 	}
 	var line eventLine
@@ -362,7 +362,7 @@ func (c *calls) nextTool() (*upkeep.ArchivedTool, int, error) {
 	return &one, len(text), c.tools.at(check.err())
 }
 
-// assetID returns the id that a file of the archive gets: its own may belong to a task of this installation.
+// assetID returns the id that a file of the archive gets: its original id may already be in use in this installation.
 func (r *runs) assetID(id uuid.UUID) uuid.UUID { return uuid.NewSHA1(r.task.Task.ID, id[:]) }
 
 // assetOfLine is a file with its line in the list of files.
@@ -485,7 +485,7 @@ func (k *copies) keep(ctx context.Context, taskID uuid.UUID, part string, one *u
 		asset := engine.Asset{ID: one.ID, TaskID: taskID, Path: one.Path, Kind: one.Type}
 		copied, err = k.keeper.Keep(ctx, asset, len(k.kept)+1, file, k.drawing < maxThumbnails)
 		took := dataset.ProcessorTime() - began
-		k.drawing, k.reader.began = k.drawing+took, k.reader.began+took // the limit of reading is not for drawing
+		k.drawing, k.reader.began = k.drawing+took, k.reader.began+took // thumbnails do not count as reading
 		if courier.IsRefused(err) {
 			return valueError("file", wantFile)
 		}

@@ -121,7 +121,7 @@ func (c *checker) require(is bool, member, want string, arguments ...any) {
 	c.wrong = valueError(member, want, arguments...)
 }
 
-// accept records the fault of a member that is a field of tasks; a nil err means that there is none.
+// accept records the fault of a member that is a field of tasks; nil means that there is none.
 func (c *checker) accept(member string, wrong *tasks.InvalidError) {
 	switch {
 	case wrong == nil:
@@ -230,7 +230,7 @@ type list[T listed] []T
 // listed is implemented by values whose errors name the member that lists them.
 type listed interface{ listName() string }
 
-// numerous is implemented by values of which a list may have more than maxList.
+// numerous is implemented by values that may occur more than maxList times in a list.
 type numerous interface{ listLimit() int }
 
 func limitOfList(one any) int {
@@ -313,7 +313,7 @@ var (
 	foreignMembers = []string{"input", "output", "raw"}
 )
 
-// object is the object or list that encloses a position in a JSON text; for an object it holds the names so far.
+// object is the object or list that encloses a position in a JSON text; for an object, names are the names so far.
 type object struct {
 	names map[string]bool
 	last  string
@@ -401,7 +401,7 @@ func explain(err error) *Error {
 	if !errors.As(err, &mistyped) {
 		return valueError("", wantJSON)
 	}
-	// the part before it is the name of an embedded type
+	// the part before the last dot is the name of an embedded type
 	member := mistyped.Field[strings.LastIndex(mistyped.Field, ".")+1:]
 	switch mistyped.Type.Kind() {
 	case reflect.String:

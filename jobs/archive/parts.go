@@ -32,7 +32,7 @@ const (
 
 const (
 	kind = "wending-task"
-	// format is the format of archives that are written. Format 1 had no hashes, no events, and files only to look at.
+	// format is the format of archives that are written. Format 1 had no hashes and no events; its files are not read.
 	format    = 2
 	oldFormat = 1
 )
@@ -92,7 +92,7 @@ func (m *members) addJSON(name string, value any) error {
 	return encoder.Encode(value)
 }
 
-// lineWriter writes a part of lines, which begins with its first line: without lines, there is no part.
+// lineWriter writes a part that consists of lines. It creates the part with the first line, so that no part is empty.
 type lineWriter struct {
 	members *members
 	name    string

@@ -93,7 +93,7 @@ func (a *Archiver) Read(ctx context.Context, projectID uuid.UUID, by db.Actor, f
 	return n.Task.ID, a.store(ctx, r, h, n, isOld)
 }
 
-// store stores a task with what the parts of its archive hold, completely or not at all.
+// store stores a task with the content of its archive's parts, completely or not at all.
 func (a *Archiver) store(ctx context.Context, r *reader, h header, n newTask, isOld bool) error {
 	runs, err := r.runs(n.NewTask)
 	if err != nil {
@@ -128,7 +128,7 @@ func (a *Archiver) store(ctx context.Context, r *reader, h header, n newTask, is
 	return err
 }
 
-// storeFiles stores the files of an archive while store stores the task, or removes them.
+// storeFiles stores the files of an archive, and calls store to store the task; if that fails, it removes the files.
 func (a *Archiver) storeFiles(ctx context.Context, r *reader, runs *runs, h header,
 	store func([]assetOfLine) error) error {
 	id := runs.task.Task.ID
@@ -146,7 +146,8 @@ func (a *Archiver) storeFiles(ctx context.Context, r *reader, runs *runs, h head
 	return err
 }
 
-// storeDataset stores the uploaded file of questions, if the archive has it, while store stores the task, or neither.
+// storeDataset stores the uploaded file of questions, if the archive has it, and calls store to store the task: both
+// or neither.
 func (a *Archiver) storeDataset(ctx context.Context, r *reader, h header, id uuid.UUID, store func() error) error {
 	if !h.HasDataset {
 		return store()
@@ -500,7 +501,7 @@ func storedCorrections(all list[corrected]) (said []meaning.Correction) {
 		stored := meaning.Correction{Variant: one.Variant, Version: one.Version, Reviewer: one.Reviewer,
 			CreatedAt: one.CreatedAt.Time}
 		for _, answer := range one.Answers {
-			key, _ := hex.DecodeString(answer.Key) // checked
+			key, _ := hex.DecodeString(answer.Key) // valid, because the line was checked
 			stored.Keys, stored.Groups = append(stored.Keys, key), append(stored.Groups, int64(answer.Group))
 			stored.Contents = append(stored.Contents, int64(answer.Content))
 		}
@@ -540,7 +541,7 @@ func (g *grouped) stored() *meaning.Grouping {
 	}
 	said := meaning.NewGrouping(textsOf(g.Notes), g.IsDefault)
 	for _, one := range g.Answers {
-		key, _ := hex.DecodeString(one.Key) // checked
+		key, _ := hex.DecodeString(one.Key) // valid, because the line was checked
 		said.Add(key, one.Group, one.IsUnsure)
 	}
 	return &said
@@ -669,7 +670,7 @@ type evaluationLine struct {
 	Ratings json.RawMessage `json:"ratings"`
 }
 
-// costOfRun returns a run's cost as the database would compute it.
+// costOfRun matches a run's cost in the form in which the database returns it.
 var costOfRun = regexp.MustCompile(`^[0-9]{1,18}(\.[0-9]{1,40})?$`)
 
 var traceID = regexp.MustCompile(`^[0-9a-f]{32}$`)

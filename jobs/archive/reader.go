@@ -16,7 +16,7 @@ import (
 	"wending/jobs/dataset"
 )
 
-// Limits of reading an archive, besides the limits of forms and datasets. Bytes are counted after unpacking.
+// Limits of reading an archive, in addition to the limits of forms and datasets. Bytes are counted after unpacking.
 const (
 	// maxDirectory is the maximum size in bytes of the ZIP file's list of files: about 70,000 files.
 	maxDirectory = 8 << 20
@@ -33,7 +33,7 @@ const (
 	// maxLists limits each of the lists of tool calls, files and samples, maxLine a line of them.
 	maxLists = 512 << 20
 	maxLine  = 4 << 20
-	// maxFiles is the maximum total size of the files that agents produced: as much as an archive may have, so that
+	// maxFiles is the maximum total size of the files that agents produced: the same as for a whole archive, so that
 	// nothing is gained by compressing them.
 	maxFiles = 1 << 30
 	// maxTime is how much CPU time reading may take; for every bytesPerSecond bytes, another second is allowed.

@@ -48,7 +48,7 @@ func newS3(u *url.URL, given Credentials) (*s3, error) {
 		return nil, errors.New("the endpoint must be http://host:port or https://host:port")
 	}
 	if region == "" {
-		region = "us-east-1" // otherwise the client would make an extra request for it before each of its own
+		region = "us-east-1" // otherwise the client would request the bucket's region before each call
 	}
 	transport, err := minio.DefaultTransport(at.Scheme == "https")
 	if err != nil {

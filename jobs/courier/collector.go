@@ -72,7 +72,7 @@ func (c *Collector) Run(ctx context.Context) {
 
 func (c *Collector) assets() engine.Assets { return engine.NewAssets(c.Store) }
 
-// take makes one attempt at a file.
+// take makes one attempt to copy a file.
 func (c *Collector) take(ctx context.Context, claimed engine.ClaimedAsset) {
 	ctx, cancel := context.WithTimeout(ctx, copyFor)
 	defer cancel()
@@ -190,7 +190,7 @@ type Sweeper struct {
 // orphanAge is the minimum age of an unreferenced file before it is removed: a younger one may still be in use.
 const orphanAge = time.Hour
 
-// Sweep removes previews that are no longer kept and files that no asset refers to, and records which files are
+// Sweep removes previews whose retention time has passed and files that no asset refers to, and records which files are
 // missing.
 func (s Sweeper) Sweep(ctx context.Context) error {
 	isOurs, err := markStore(ctx, s.Store, s.Files, false)
@@ -250,11 +250,11 @@ func (s Sweeper) removeOrphans(ctx context.Context, assets engine.Assets, orphan
 	return nil
 }
 
-// noteLost records which files of tasks are missing from the store; lost holds the keys of each task.
+// noteLost records which files of tasks are missing from the store; missing maps each task to their keys.
 func (s Sweeper) noteLost(ctx context.Context, assets engine.Assets, missing map[uuid.UUID]map[string]bool) error {
 	for id, keys := range missing {
 		for key := range keys {
-			if file, err := s.Files.Open(ctx, key); err == nil { // stored since
+			if file, err := s.Files.Open(ctx, key); err == nil { // it was stored in the meantime
 				_ = file.Close()
 				continue
 			} else if !errors.Is(err, blob.ErrNotFound) {

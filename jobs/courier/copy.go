@@ -61,7 +61,7 @@ func taskOf(key string) (id uuid.UUID, isOfTask bool) {
 	return id, err == nil
 }
 
-// keyOf returns the key under which a file is stored: its path below its call.
+// keyOf returns the key under which a file is stored: its path within the folder of its call.
 func keyOf(a engine.Asset) string {
 	folder := folderOf(a.TaskID) + "/" + strconv.FormatInt(a.UnitID, 10) + "-" + strconv.Itoa(a.Epoch) + "/"
 	if a.Attempt > 1 {
@@ -209,7 +209,7 @@ func (k Keeper) Drop(ctx context.Context, taskID uuid.UUID) error {
 // NotArchived is the reason why there is no copy of a file that an archive lists without one.
 func NotArchived() string { return reason.Because("file.archive") }
 
-// IsRefused reports that a file cannot be kept, at any time.
+// IsRefused reports whether an error means that a file can never be stored, so that another attempt would be useless.
 func IsRefused(err error) bool {
 	refused := (*finalError)(nil)
 	return errors.As(err, &refused)
@@ -248,7 +248,7 @@ func identify(file *os.File, a engine.Asset) (kind, mediaType string, err error)
 	}
 	mediaType, _, _ = strings.Cut(found.String(), ";")
 	kind = observe.KindOf(mediaType)
-	// a container may hold either
+	// audio and video share container formats
 	isSoundOrFilm := func(kind string) bool { return kind == event.Audio || kind == event.Video }
 	if a.Kind != event.File && kind != a.Kind && (!isSoundOrFilm(a.Kind) || !isSoundOrFilm(kind)) {
 		return "", "", final("file.kind", mediaType, a.Kind)

@@ -59,7 +59,7 @@ func (c *Courier) deliver(ctx context.Context, delivery outbox.Delivery) {
 		return
 	}
 	outcome := outbox.Outcome{Status: sent.Status, Error: sent.Error}
-	if err != nil { // our own limit: nothing was sent
+	if err != nil { // the fault is on our side: nothing was sent
 		c.Log.WarnContext(ctx, "message not written, will retry", "delivery_id", delivery.ID, "error", err)
 		outcome.Error = "the message could not be written"
 		if errors.Is(err, secret.ErrKey) {

@@ -13,7 +13,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// codeCut marks, among the events, a call that was cut off and so has no outcome.
+// codeCut is the code, in an event, of a call that was cut off and therefore has no outcome.
 const codeCut = "CALL_CUT"
 
 // asking sends a unit's question, or the turns of its conversation one after another, to its target.
@@ -25,7 +25,7 @@ type asking struct {
 	turn *openTurn
 	// conversationID is the agent's own id for the conversation, from the last answer.
 	conversationID string
-	// traceID is the trace of the question's calls.
+	// traceID is the id of the trace to which all calls for the question belong.
 	traceID string
 	// attempts are the failed attempts.
 	attempts db.FailedAttempts
@@ -105,7 +105,7 @@ func (a *asking) failed(c *crew, unit *claimed, answer protocol.Answer, started 
 	a.notes.Emit(event.Retry, event.Data{Attempt: unit.attempt + 1, WaitMS: int(wait.Milliseconds())})
 }
 
-// failedAttempt returns an attempt that will be retried.
+// failedAttempt describes a failed attempt that will be retried.
 func failedAttempt(unit *claimed, answer protocol.Answer, started time.Time) db.FailedAttempt {
 	one := db.FailedAttempt{
 		Attempt: unit.attempt, StartedAt: started.UTC(), LatencyMS: int(answer.Latency.Milliseconds()),
@@ -127,7 +127,7 @@ func (a *asking) tellEnd(unit *claimed, answer protocol.Answer) {
 		Attempt: unit.attempt})
 }
 
-// end decides on the answer, and prepares the next turn of a conversation.
+// end turns the answer into a result, and prepares for the next turn of a conversation.
 func (a *asking) end(c *crew, unit *claimed, answer protocol.Answer) (result *engine.Result, isParked bool) {
 	outcome := newResult(unit.Unit, answer, unit.attempt)
 	outcome.FailedAttempts, outcome.TraceID, outcome.AgentTraceID = a.attempts, a.traceID, answer.AgentTraceID

@@ -19,7 +19,7 @@ const maxPostpone = time.Minute
 // codeInternal marks a run whose answer made the decoder panic or whose result the database rejected.
 const codeInternal = "INTERNAL_ERROR"
 
-// retryClock is the time between two attempts; nil until the first one has failed.
+// retryClock determines the waits between attempts; nil until the first attempt has failed.
 type retryClock = *backoff.ExponentialBackOff
 
 // newRetry returns the waits between attempts: about 1, 2, 4 … s, each up to a quarter longer, so that calls that
@@ -69,11 +69,11 @@ func (c *crew) attempt(unit *claimed) (result *engine.Result, isParked bool) {
 	return nil, true
 }
 
-// begin prepares a unit for the first attempt of another question to its target.
+// begin prepares a unit for the first attempt of its next call to the same target.
 func (c *claimed) begin() { c.attempt, c.retry = 1, nil }
 
 // mayAttempt waits until a unit's call may begin, and reserves a rate-limit slot unless it is the unit's first call.
-// If no slot is near, it parks the unit again. If the call may not begin for any other reason, the unit must be
+// If no slot is free soon, it parks the unit again. If the call may not begin for any other reason, the unit must be
 // returned: the launch was stopped, the worker is shutting down, or the unit may already belong to another worker.
 func (c *crew) mayAttempt(unit *claimed) (may, isParked bool) {
 	if may, isParked := unit.errand.prepare(c, unit); !may {

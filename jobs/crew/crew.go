@@ -39,8 +39,8 @@ type Config struct {
 	Observer Observer
 	// Scribe records what agents report.
 	Scribe *Scribe
-	// AssetURL returns an address at which agents find a task's file on this site until a time; nil if the address of the
-	// site is unknown.
+	// AssetURL returns an address on this site from which an agent can fetch a task's file until the given time; nil if
+	// the site's own address is unknown.
 	AssetURL func(taskID, assetID uuid.UUID, until time.Time) string
 	// Leaving is closed when no further unit may be claimed.
 	Leaving <-chan struct{}
@@ -296,7 +296,7 @@ func (c *crew) planRounds(ended []db.Unit) {
 	}
 }
 
-// planGroupings groups answers by meaning, for those of the questions that have all their runs and are assessed.
+// planGroupings plans to group answers by meaning for each of the questions that has all its runs and is assessed.
 func (c *crew) planGroupings(itemIDs []int64) {
 	grouper := c.Task.Grouper()
 	if grouper == nil {

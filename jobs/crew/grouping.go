@@ -22,7 +22,7 @@ type grouping struct {
 	said   said
 }
 
-// prepare reads the answers to group, once. A unit whose question no longer has any must be returned.
+// prepare reads the answers to group, once. A unit whose question no longer has answers must be returned.
 func (g *grouping) prepare(c *crew, unit *claimed) (may, isParked bool) {
 	if g.grouper != nil {
 		return true, false
@@ -51,7 +51,7 @@ func (g *grouping) call(ctx context.Context, c *crew, unit *claimed) protocol.An
 	return c.send(ctx, c.Models, request)
 }
 
-// end reads a model's output and decides, or parks the unit if a second call is needed.
+// end reads a model's reply. It returns the final groups, or parks the unit if a second call is needed.
 func (g *grouping) end(c *crew, unit *claimed, answer protocol.Answer) (result *engine.Result, isParked bool) {
 	isAgain := g.result.Calls > 0
 	g.result.Calls++

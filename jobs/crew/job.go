@@ -57,7 +57,7 @@ func (a *asking) forgetJob(c *crew, unit *claimed) {
 	}
 }
 
-// cancelJob cancels the job of a unit, if the agent supports that, once the launch was stopped or the time is up. A
+// cancelJob cancels the job of a unit, if the agent supports that, once the launch is stopped or the time is up. A
 // worker that is shutting down cancels nothing, because another worker will wait for the job.
 func (a *asking) cancelJob(c *crew, unit *claimed) {
 	if a.job == nil || c.isLeaving() {

@@ -79,7 +79,7 @@ func (s *said) add(answer protocol.Answer) {
 
 func (s *said) text() string { return strings.ToValidUTF8(s.all.String(), "\uFFFD") }
 
-// end reads a judge's output and, once all votes are in, decides; until then it parks the unit for the next vote.
+// end reads a judge's reply. It returns the verdict once all votes are in; until then it parks the unit.
 func (j *judging) end(c *crew, unit *claimed, answer protocol.Answer) (result *engine.Result, isParked bool) {
 	j.asked++
 	j.result.Attempts += unit.attempt

@@ -49,8 +49,8 @@ func (s *Crews) Enter(ctx context.Context, launch Launch, lease db.Lease, n int)
 	return entered, nil
 }
 
-// Work works in the lane until there is an End, and then leaves the lane. isLast reports that the crew's last lane
-// has left, so the launch may have ended.
+// Work works in the lane until there is a reason to stop, and then leaves the lane. isLast reports that the crew's last
+// lane has left, so the launch may have ended.
 func (l *Lane) Work(ctx context.Context) (end End, isLast bool, err error) {
 	c := l.crew
 	//nolint:contextcheck // units are returned after the lane's own context has ended
@@ -126,7 +126,7 @@ func (c *crew) makesRoom(start time.Time) bool {
 	return false
 }
 
-// run makes one attempt of a unit and hands its outcome to the recorder; the channel is closed once the outcome is
+// run makes one attempt of a unit and passes its outcome to the recorder; the channel is closed once the outcome is
 // recorded. The channel is nil if there is no outcome, because the unit waits for its next attempt or was returned.
 func (c *crew) run(unit claimed) (recorded <-chan struct{}) {
 	isKept := false

@@ -11,9 +11,9 @@ const (
 	// drainedFor is how long claims skip a target after one of them found no units left. Units that are requeued
 	// later, because a worker died, get new lanes.
 	drainedFor = time.Second
-	// besideOthers is how far in the future a rate-limit slot may be while other targets could use the lane.
+	// besideOthers is the longest time that a lane waits for a rate-limit slot while other targets could use the lane.
 	besideOthers = 50 * time.Millisecond
-	// leastPace is the minimum duration of a call when lanes are allocated.
+	// leastPace is the minimum duration of a call that is assumed when lanes are allocated.
 	leastPace = time.Millisecond
 )
 
@@ -26,13 +26,13 @@ type line struct {
 	drainedAt time.Time
 	// claimedAt is when a claim last returned units for the target.
 	claimedAt time.Time
-	// blockedUntil is when the next rate-limit slot will be near.
+	// blockedUntil is when a claim may find the next rate-limit slot.
 	blockedUntil time.Time
 	// ready and parked count units that are not in a lane.
 	ready, parked int
 	// begun maps the units in lanes to the times at which they entered them.
 	begun map[int64]time.Time
-	// hasEnded reports that a unit has left its lane; took is the running mean of the time that units spent there.
+	// hasEnded reports that a unit has left its lane; callTime is the running mean of the time that units spent there.
 	hasEnded bool
 	callTime time.Duration
 }
@@ -51,7 +51,7 @@ func (l *line) end(unit int64, took time.Duration) (hadEnded bool) {
 	return hadEnded
 }
 
-// learn records the results of a claim that returned units for the target.
+// learn records the result of a claim for the target: its limit, and how many units it returned.
 func (l *line) learn(limit db.Limit, got int, now time.Time) {
 	l.isLimited = limit.IsLimited
 	if got < limit.Allowed {

@@ -19,7 +19,7 @@ func counts(wants []db.Want, lines int) []int {
 	return list
 }
 
-// linesOf makes lines whose calls have the given durations.
+// linesOf returns lines whose calls have the given durations.
 func linesOf(paces ...time.Duration) (lines []*line) {
 	for n, pace := range paces {
 		line := newLine(n + 1)
@@ -96,7 +96,7 @@ func TestEveryTargetHasItsTurnUnderASharedLimit(t *testing.T) {
 	require.Equal(t, []int{1, 2, 3, 1, 2, 3}, order)
 }
 
-// A unit that waits for its next attempt holds no lane, and one lane stays for it.
+// A unit that waits for its next attempt occupies no lane, but one lane must remain to make that attempt.
 func TestALaneStaysForAUnitThatIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"wending/db/engine"
 )
 
-// maxBatch and maxBatchBytes limit what one transaction records.
+// maxBatch and maxBatchBytes limit what one transaction records: the number of results, and their size.
 const (
 	maxBatch      = 256
 	maxBatchBytes = 4 << 20
@@ -86,7 +86,7 @@ func (r *recorder) gather(first outcome) []outcome {
 	return batch
 }
 
-// sizeOf returns how much of maxBatchBytes a result takes.
+// sizeOf returns the number of bytes of a result that count towards maxBatchBytes.
 func sizeOf(result engine.Result) int { return len(result.Response) + len(result.Reasoning) }
 
 // recordBatch records results, retrying as long as the database is unavailable, because an outage must not lose

@@ -72,7 +72,7 @@ func (s *Scribe) Open(taskID uuid.UUID, unit db.Unit, before *Call) *Call {
 	return call
 }
 
-// close hands over a call that has ended.
+// close adds a call that has ended to the calls that wait for their last flush.
 func (s *Scribe) close(call *Call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,7 +184,7 @@ type Call struct {
 	toolsBefore int
 
 	mu sync.Mutex
-	// tools are the tool calls so far, changed the ones with unstored changes.
+	// tools are the tool calls so far; changed marks those with changes that are not stored yet.
 	tools   []engine.Tool
 	changed map[int]bool
 	// progress is the last stored progress.
@@ -379,7 +379,7 @@ func (c *Call) noteTool(at int, data event.Data) {
 // unfinished is the failure of a tool whose progress did not reach its end (spec/003).
 const unfinished = "Progress did not reach 100%"
 
-// noteProgress assigns progress that names no tool to the last running tool that can produce files.
+// noteProgress assigns progress that names no tool, or the most recent one, to that tool if it is still running.
 func (c *Call) noteProgress(data event.Data) {
 	if data.Progress == nil || len(c.tools) == 0 {
 		return
@@ -495,14 +495,14 @@ func (c *Call) putBack(entry engine.JournalEntry) {
 	c.unstored = &entry
 }
 
-// EventPruner removes events that are no longer kept; one process does so for all.
+// EventPruner removes events whose retention time has passed; one process does so for all.
 type EventPruner struct {
 	Journal engine.Journal
 	// Keep is how long events are kept after their task's end.
 	Keep time.Duration
 }
 
-// Prune removes events that are no longer kept.
+// Prune removes events whose retention time has passed.
 func (p EventPruner) Prune(ctx context.Context) error {
 	for {
 		if found, err := p.Journal.Prune(ctx, p.Keep); err != nil || !found {

@@ -55,7 +55,7 @@ type claimed struct {
 	isLimited bool
 	// attempt is the number of the next call, from 1.
 	attempt int
-	// isParked reports that the unit was parked: its next call begins at due, and needs its own rate-limit slot.
+	// isParked reports that the unit was parked: its next call is due at the time at, and needs its own rate-limit slot.
 	isParked bool
 	// errand is the purpose of the unit's calls.
 	errand errand
@@ -74,7 +74,7 @@ func (c claimed) mustBeginBy() time.Time {
 // supplied is the reply to a lane that asked for a unit; its zero value means that none is left.
 type supplied struct {
 	unit *claimed
-	// retryAfter is set if no rate-limit slot is near.
+	// retryAfter is set if no rate-limit slot is free soon.
 	retryAfter time.Duration
 	err        error
 }
@@ -257,7 +257,7 @@ func (s *supply) wanted(isLeaving bool) []db.Want {
 	return wants
 }
 
-// distribute hands claimed units to waiting lanes and keeps the rest ready.
+// distribute gives claimed units to waiting lanes and keeps the rest ready.
 func (s *supply) distribute(wants []db.Want, claim db.Claim, err error, start time.Time) {
 	now := time.Now()
 	if len(claim.Units) > 0 {
@@ -275,7 +275,7 @@ func (s *supply) distribute(wants []db.Want, claim db.Claim, err error, start ti
 		got[unit.Target]++
 	}
 	for n, want := range wants {
-		limit := db.Limit{Allowed: want.Units} // without limits, the worker may claim nothing
+		limit := db.Limit{Allowed: want.Units} // a claim without limits means that the worker may claim nothing
 		if n < len(claim.Limits) {
 			limit = claim.Limits[n]
 		}
@@ -340,7 +340,7 @@ func (s *supply) dismiss(answer supplied) {
 	s.dismissLocked(0, answer)
 }
 
-// dismissLocked dismisses all waiting lanes except a few.
+// dismissLocked sends answer to the lanes that have waited longest, until only but lanes wait.
 func (s *supply) dismissLocked(but int, answer supplied) {
 	for len(s.waiting) > but {
 		s.waiting[0] <- answer

@@ -21,7 +21,7 @@ func contain(_ string, work func()) (panicked bool) {
 	return false
 }
 
-// plainSupply returns a supply of one target over claim, whose feeder runs until the test ends.
+// plainSupply returns a supply of one target that claims by calling claim; its feeder runs until the test ends.
 func plainSupply(t *testing.T, lanes int64, claim func(want int) (db.Claim, error)) (s *supply, leave func()) {
 	t.Helper()
 	leaving, done := make(chan struct{}), make(chan struct{})

@@ -15,7 +15,7 @@ import (
 // openTurn is the turn of a conversation that a unit asks next.
 type openTurn struct {
 	engine.NextTurn
-	// isTooLong reports that the history is longer than a request may hold.
+	// isTooLong reports that the history is longer than a request may contain.
 	isTooLong bool
 }
 
@@ -92,8 +92,8 @@ func (c *crew) refer(ctx context.Context, unit *claimed, request *protocol.Reque
 }
 
 // filesUntil returns the time until which an agent may fetch files that a request beginning now refers to: all attempts
-// of the call, with the waits between them, and an hour for clocks that differ and for agents that fetch late. It is a
-// full hour, so that a request that is repeated soon has the same body.
+// of the call, with the waits between them, and an hour for clocks that differ and for agents that fetch late. It is
+// rounded to a full hour, so that a request that is repeated soon has the same body.
 func (c *crew) filesUntil(now time.Time) time.Time {
 	attempt := time.Duration(c.Task.TimeoutSeconds)*time.Second + maxPostpone
 	calls := time.Duration(c.Task.MaxRetries+1) * attempt

@@ -62,7 +62,7 @@ func (b *budget) checkTime() error {
 	return b.ctx.Err()
 }
 
-// spendText counts the texts of a row's cells.
+// spendText adds up the bytes of a row's cells, and fails if there are too many in total.
 func (b *budget) spendText(cells []string) error {
 	for _, cell := range cells {
 		b.text += len(cell)

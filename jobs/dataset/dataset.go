@@ -57,7 +57,7 @@ var Codes = []string{
 	CodeRowInvalid,
 }
 
-// The columns that the product knows; all others are variables.
+// The columns that the product recognises; all others are variables.
 const (
 	ColumnID       = "question_id"
 	ColumnQuestion = "question"
@@ -66,7 +66,7 @@ const (
 	ColumnContext  = "user_context"
 )
 
-// The columns that turn rows into turns of a conversation, with their possible names, the first of which that is
+// The columns that turn rows into turns of a conversation, each with its possible names, of which the first one that is
 // present counts. Their values are also variables; if one of the two columns is missing, they are only variables.
 var (
 	columnsSeries = []string{"series", "session_group", "series_index"}
@@ -117,7 +117,7 @@ type Dataset struct {
 	Extension string
 	// Columns are the names of the file's columns in normalised form: trimmed, and the known ones in lower case.
 	Columns []string
-	// VariableNames are the columns that the product does not know, in the file's order.
+	// VariableNames are the columns that the product does not recognise, in the file's order.
 	VariableNames []string
 	Rows          []Row
 	// HasIDs reports that a column holds the ids of the questions; otherwise ids are derived from the file.
@@ -478,8 +478,8 @@ func (c *collector) row(number int, cells []string) {
 	c.set.Rows = append(c.set.Rows, row)
 }
 
-// failure records the error in a row. column is empty if the error concerns the row as a whole; problem is the key
-// of the message, args are its arguments.
+// failure records the error in a row. column is empty if the error concerns the row as a whole; name is the key of the
+// message, args are its arguments.
 type failure func(column, name string, args ...any)
 
 // fits reports whether the cells of a row match the header's columns and include a question.

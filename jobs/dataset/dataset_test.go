@@ -114,7 +114,7 @@ func TestTurnsOfConversations(t *testing.T) {
 	}
 }
 
-// The result for every bad file: the error's code and what it names, or how many rows are accepted.
+// For each bad file, the code of the error and the problem that it names, or how many rows are accepted.
 func TestEveryBadFileIsRefusedClearlyOrAcceptedWithCare(t *testing.T) {
 	bad := filepath.Join("testdata", "bad")
 	const accepted = ""

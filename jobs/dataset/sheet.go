@@ -126,7 +126,7 @@ func (b *xlsxBook) rowsOf(part *xmlPart, yield func(sheetRow) error) error {
 	row, filled := sheetRow{}, 0 // filled is the last row with cells
 	column, isData := -1, false
 	err := part.elements(func(start xml.StartElement) error {
-		switch name := start.Name.Local; { // worksheet, sheetData, row, c
+		switch name := start.Name.Local; { // nested as worksheet, sheetData, row, c
 		case part.depth == 2:
 			isData = name == "sheetData"
 		case isData && part.depth == 3 && name == "row":
@@ -285,7 +285,7 @@ func (p *xmlPart) cellTexts() (value, inline string, err error) {
 	return value, inline, err
 }
 
-// richText reads to the end of an element that holds a text, as a whole (t) or in runs (r), and returns the text
+// richText reads to the end of an element that contains a text, as a whole (t) or in runs (r), and returns the text
 // without formatting and phonetic hints (rPh).
 func (p *xmlPart) richText() (string, error) {
 	var whole strings.Builder
@@ -378,7 +378,7 @@ func (b *xlsxBook) readSharedStrings(wanted []int) ([]string, error) {
 	return texts, err
 }
 
-// unescape replaces _xHHHH_, which represents a character that XML cannot hold (ECMA-376 22.9.2.19,
+// unescape replaces _xHHHH_, which represents a character that XML cannot contain (ECMA-376 22.9.2.19,
 // ST_Xstring).
 func unescape(text string) string {
 	if !strings.Contains(text, "_x") {
@@ -432,7 +432,7 @@ const maxWritten = 65_536
 func (f *numberFormats) readStyles(part *xmlPart) error {
 	isCell := false
 	return part.elements(func(start xml.StartElement) error {
-		switch name := start.Name.Local; { // styleSheet, numFmts or cellXfs, numFmt or xf
+		switch name := start.Name.Local; { // nested as styleSheet, numFmts or cellXfs, numFmt or xf
 		case part.depth == 2:
 			isCell = name == "cellXfs"
 		case part.depth == 3 && name == "numFmt":

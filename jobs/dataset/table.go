@@ -16,7 +16,7 @@ const (
 // errOtherSheet ends the reading of a sheet whose first row is not the header of the wanted table.
 var errOtherSheet = errors.New("the sheet is not the table")
 
-// Table calls yield with the rows of a CSV file or a workbook that are not blank, the header first. Of a workbook, it
+// Table calls yield with the rows of a CSV file or a workbook that are not blank, the header first. In a workbook, it
 // reads the first visible sheet whose header isHeader accepts; if there is none, no row is yielded. A row of a CSV
 // file may be longer or shorter than the header; a row of a sheet may be shorter. yield must not retain the slice.
 // Every failure is an *Error or the error of yield, unless ctx has ended.

@@ -259,7 +259,7 @@ type xlsxBook struct {
 	parts *zipParts
 	// sheets are the visible worksheets in order.
 	sheets        []xlsxSheet
-	sharedStrings string // the part
+	sharedStrings string // the name of the part
 	numbers       *numberFormats
 }
 
@@ -306,7 +306,7 @@ func (p *zipParts) readSheets(name string, relations map[string]relation, book *
 	parts, count := map[string]bool{}, 0
 	return p.scan(name, func(part *xmlPart) error {
 		return part.elements(func(start xml.StartElement) error {
-			switch name := start.Name.Local; { // workbook, sheets, sheet; elements of extensions may share these names
+			switch name := start.Name.Local; { // nested as workbook, sheets, sheet; extensions may use these names elsewhere
 			case part.depth == 2 && name == "workbookPr":
 				book.numbers.is1904 = isTrue(attribute(start, "date1904"))
 			case part.depth == 3 && name == "sheet":

@@ -55,7 +55,7 @@ var Statuses = []Status{Succeeded, Failed, Skipped}
 
 // Codes of evaluations without a verdict.
 const (
-	// CodeLimit means that judging the answer would take too long or too much memory.
+	// CodeLimit means that judging the answer would take too much time or memory.
 	CodeLimit = "EVALUATOR_LIMIT"
 	// CodeRule means that this version of the program cannot use the rule.
 	CodeRule = "EVALUATOR_INVALID"
@@ -109,7 +109,7 @@ func failed(code, message string) Verdict {
 	return Verdict{Status: Failed, ErrorCode: code, ErrorMessage: message}
 }
 
-// errLimit means that judging would take too long or too much memory.
+// errLimit means that judging would take too much time or memory.
 var errLimit = errors.New("judging this answer would take too long")
 
 func limited() Verdict { return failed(CodeLimit, reason.Because("limit")) }
@@ -187,7 +187,7 @@ type Rule struct {
 	limited atomic.Int32
 }
 
-// builders make the rules whose cost is known in advance; confined make the rules in small languages, which child
+// builders create the rules whose cost is known in advance; confined create the rules in small languages, which child
 // processes evaluate.
 var (
 	builders = map[Kind]func(config json.RawMessage) (*Rule, error){
@@ -306,7 +306,7 @@ func (r *Rule) expectedOf(subject Subject) string {
 	return protocol.Render(r.expected, subject.Values)
 }
 
-// most is how many of several texts a reason shows.
+// most is the maximum number of texts that a reason lists.
 const most = 5
 
 func firstFew(texts []string) []string { return texts[:min(len(texts), most)] }
@@ -333,7 +333,7 @@ func ThresholdOf(kind Kind, config json.RawMessage) (threshold float64, isThere 
 	return 0, false
 }
 
-// maxShown is how many characters of a text a reason shows.
+// maxShown is the maximum number of characters of a text that a reason shows.
 const maxShown = 200
 
 func cut(text string, most int) string {
@@ -346,7 +346,7 @@ func cut(text string, most int) string {
 
 func quoted(text string) string { return "“" + cut(strings.TrimSpace(text), maxShown) + "”" }
 
-// latency judges how long the answer took.
+// newLatency returns a rule that judges how long the answer took.
 func newLatency(config json.RawMessage) (*Rule, error) {
 	var c struct {
 		MaxMS *int `json:"max_ms"`

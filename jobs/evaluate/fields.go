@@ -45,7 +45,7 @@ type Field struct {
 
 var expectedField = Field{Name: "expected", Type: Line}
 
-// Fields returns the members of the configurations of a kind, in the order of forms.
+// Fields lists the members that the configurations of each kind have, in the order of forms.
 var Fields = map[Kind][]Field{
 	Exact: {{Name: "ignore_case", Type: Truth}, {Name: "ignore_whitespace", Type: Truth},
 		{Name: "ignore_punctuation", Type: Truth}, expectedField},
@@ -71,7 +71,7 @@ var Fields = map[Kind][]Field{
 // FormField returns the name of the form field for a member of an evaluator's configuration.
 func FormField(name string) string { return "config_" + name }
 
-// ReadFields makes the configuration of a kind from form fields; empty fields count as absent. Its error is a
+// ReadFields creates the configuration of a kind from form fields; empty fields count as absent. Its error is a
 // ConfigError.
 func ReadFields(kind Kind, typed func(name string) string) (json.RawMessage, error) {
 	config := map[string]any{}
@@ -103,7 +103,7 @@ func ReadFields(kind Kind, typed func(name string) string) (json.RawMessage, err
 	return json.Marshal(config)
 }
 
-// WriteFields returns a configuration in the form of form fields.
+// WriteFields returns the members of a configuration as the values of form fields, by name.
 func WriteFields(kind Kind, config json.RawMessage) map[string]string {
 	shown := map[string]string{}
 	var members map[string]json.RawMessage

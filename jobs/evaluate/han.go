@@ -102,7 +102,7 @@ func readChinese(text string) (found []Numeral) {
 			return text[at[2*group]:at[2*group+1]]
 		}
 		whole, isFraction := part(2), part(1)+part(3)+part(4) != ""
-		isPlain := !strings.ContainsFunc(whole, func(r rune) bool { return placeValues[r] > 0 }) // 三五, 一一
+		isPlain := !strings.ContainsFunc(whole, func(r rune) bool { return placeValues[r] > 0 }) // such as 三五 or 一一
 		isShort := utf8.RuneCountInString(whole) < 2
 		before, _ := utf8.DecodeLastRuneInString(text[:at[0]])
 		if (isShort || isPlain) && !isFraction || unicode.IsDigit(before) {
@@ -156,10 +156,10 @@ func readSingleChinese(text string) (found []Numeral) {
 	for _, at := range aSingle.FindAllStringSubmatchIndex(text, -1) {
 		numeral, name := text[at[4]:at[5]], text[at[6]:at[7]]
 		if first, _ := utf8.DecodeRuneInString(name); chineseDigits[first] > 0 || placeValues[first] > 0 {
-			continue // 三三两两
+			continue // 三三两两 is not a number
 		}
 		if numeral == "十" && strings.HasPrefix(name, "分") && name != "分" && name != "分钟" {
-			continue // 十分重要
+			continue // 十分 means very, as in 十分重要
 		}
 		if numeral == "一" && utf8.RuneCountInString(name) > 1 && name != "个月" {
 			continue

@@ -126,7 +126,7 @@ func (r *reading) rate(dimension string, value wire.Value) {
 	}
 }
 
-// add adds those ratings of a part that the whole lacks.
+// add adds a part's ratings of dimensions that the whole has not rated yet.
 func (r *reading) add(part reading) {
 	if _, isThere := r.ratings[Overall]; !isThere && part.isInvalid {
 		r.isInvalid = true
@@ -321,7 +321,7 @@ func JudgeUnrated(config json.RawMessage) (score float64, ratings map[string]flo
 	return verdict.Score, verdict.Ratings
 }
 
-// BetweenReplies separates a model's replies, vote by vote, in the stored text of them all.
+// BetweenReplies separates a model's replies, one for each vote, in the text in which they are stored together.
 const BetweenReplies = "\n\n———\n\n"
 
 // VotesIn returns the score of each readable vote, from 0 to 1, in the stored text of a judge's replies; none if a

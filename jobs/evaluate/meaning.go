@@ -21,7 +21,7 @@ type Grouper struct {
 	isCut []bool
 	// contents is the index in texts of each answer's text.
 	contents []int
-	// order is the text for each number in the first prompt.
+	// order is the index in texts of the text at each place in the first prompt.
 	order     []int
 	reader    facts.Reader
 	conflicts map[[2]int]bool
@@ -91,7 +91,9 @@ type Reply struct {
 	unsure []bool
 }
 
-// its own group
+// Read reads a model's reply to the first prompt or, if isAgain is set, to the second. isRead is false if the reply
+// contains no groups or contradicts itself. A text that the reply does not place, or places more than once, is unsure
+// and forms its own group.
 func (g *Grouper) Read(text string, isAgain bool) (reply Reply, isRead bool) {
 	said, isRead := readGroups(text, len(g.order))
 	if !isRead {

@@ -233,7 +233,7 @@ func (r *groupReader) members(value wire.Value) (places []int) {
 var numbers = regexp.MustCompile(`\d+(?:\.\d+)?`)
 
 // place returns the place of the answer with a number, which may be part of a text. If there is no such answer, the
-// reply is confused.
+// reply is marked as confused.
 func (r *groupReader) place(text string) (place int, isNumber bool) {
 	number, err := strconv.ParseFloat(numbers.FindString(norm.NFKC.String(text)), 64)
 	if err != nil {

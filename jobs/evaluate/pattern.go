@@ -46,7 +46,7 @@ func compilePattern(text string) (*pattern, error) {
 	return &pattern{compiled, len(program.Inst)}, nil
 }
 
-// maxPart is how many characters of a pattern or an expression an explanation shows.
+// maxPart is the maximum number of characters of a pattern or an expression that an explanation shows.
 const maxPart = 40
 
 var errLargePattern = errors.New("the pattern is too large once its repetitions are expanded")

@@ -80,7 +80,7 @@ type child struct {
 // ask has a child process carry out an order. It returns errLimit if the order exceeds a limit, and ctx's error if
 // ctx ends first.
 func (p *pool) ask(ctx context.Context, o order) (answers []childAnswer, err error) {
-	if ctx.Err() != nil { // a select with a free place could choose the place
+	if ctx.Err() != nil { // otherwise select might choose a free place
 		return nil, ctx.Err()
 	}
 	message, err := json.Marshal(o)
@@ -117,7 +117,7 @@ func (p *pool) ask(ctx context.Context, o order) (answers []childAnswer, err err
 		return answers, nil
 	}
 	c.end()
-	if isAnswered { // and was killed just after its answer
+	if isAnswered { // the child was killed just after its answer
 		return answers, nil
 	}
 	if ctx.Err() != nil {

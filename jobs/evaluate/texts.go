@@ -15,7 +15,7 @@ import (
 	"wending/jobs/reason"
 )
 
-// plainForm makes letters, digits and punctuation of every width and shape alike (NFKC), and composes characters. It
+// plainForm normalises letters, digits and punctuation of every width and shape (NFKC), and composes characters. It
 // does not touch other characters that NFKC would change: ² is not 2.
 func plainForm(text string) string {
 	var plain strings.Builder
@@ -64,7 +64,7 @@ func newExact(config json.RawMessage) (*Rule, error) {
 	}}, nil
 }
 
-// maxSearched is how many bytes are searched in total: the answer's bytes, once for each text.
+// maxSearched is how many bytes are searched in total: the answer's bytes, once for each text that is searched for.
 const maxSearched = 64 << 20
 
 // The modes of contains.

@@ -37,7 +37,7 @@ func NewTable(w io.Writer, columns []string) (*Table, error) {
 	if err := t.Row(columns); err != nil {
 		return nil, err
 	}
-	return t, t.w.Flush() // so that the download begins at once
+	return t, t.w.Flush() // so that the download begins immediately
 }
 
 // Close ends the table.

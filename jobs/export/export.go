@@ -25,11 +25,11 @@ type Report struct {
 	VariableNames []string
 	// IncludeErrors includes the columns of error codes.
 	IncludeErrors bool
-	// HasReviews includes people's verdicts, because there are some.
+	// HasReviews reports that there are people's verdicts, which the report then includes.
 	HasReviews bool
-	// HasAssets includes the files that agents produced, because there are some.
+	// HasAssets reports that agents produced files, which the report then includes.
 	HasAssets bool
-	// HasMeanings includes the groups of the answers by meaning, because a model groups them.
+	// HasMeanings reports that a model groups the answers by meaning; the report then includes the groups.
 	HasMeanings bool
 	// Variants are the variants that the task compares; empty for a plain task.
 	Variants []Variant
@@ -58,7 +58,7 @@ type Item struct {
 	// Series names the conversation, and Turn is the question's turn in it; nil for a single question.
 	Series *string
 	Turn   *int
-	// Number is the question's number, 1-based in the order of pages.
+	// Number is the question's number, counted from 1 in the order of the pages.
 	Number int
 	Likeness
 	// Planned is how many runs of the item were planned; further ones are absent. 0 means Report.RunsPerItem.
@@ -134,7 +134,7 @@ type Meaning struct {
 	Unsure    []int    `json:"unsure"`
 	Letters   string   `json:"letters"`
 	Agreement *float64 `json:"agreement"`
-	// Version counts people's groupings; Reviewer gave the present one, nil unless By is person.
+	// Version counts people's groupings; Reviewer is the author of the current one, nil unless By is person.
 	Version  int     `json:"version"`
 	Reviewer *string `json:"reviewer"`
 }
@@ -310,7 +310,7 @@ func (r Report) variant(item Item) Variant {
 // mostRuns returns the number of runs for which the report has columns.
 func (r Report) mostRuns() int { return cmp.Or(r.MostRuns, r.RunsPerItem) }
 
-// runs returns an item's runs in order of their index, one for each run of the columns; a planned run that never took
+// runs returns an item's runs in order of their index, one for each run that has columns; a planned run that never took
 // place has only its status, and a run that was not planned has no cells.
 func (r Report) runs(item Item) []Run {
 	runs := make([]Run, r.mostRuns())

@@ -98,7 +98,7 @@ type jsonRun struct {
 	OutputBase64    []byte  `json:"output_base64,omitempty"`
 	Status          string  `json:"status"`
 	LatencyMS       *int    `json:"latency_ms"`
-	*jsonError              // nil omits the columns
+	*jsonError              // nil omits these members
 	FinishReason    *string `json:"finish_reason"`
 	TraceID         *string `json:"trace_id"`
 	AgentTraceID    *string `json:"agent_trace_id"`

@@ -29,7 +29,7 @@ type JudgingTexts struct {
 	Reviewer string
 }
 
-// The columns that are hidden: they identify what a row is about, and the verdict that its author saw.
+// The hidden columns: they identify the question and variant of a row, and the verdict that the row showed at first.
 const (
 	JudgedQuestion = "question_id"
 	JudgedVariant  = "_variant"
@@ -50,7 +50,7 @@ func Seen(verdict, reasons, note string) string {
 	return hex.EncodeToString(sum.Sum(nil)[:8])
 }
 
-// styles of the workbook: as in reports, and style 3 for cells in which people write: they are not locked.
+// judgingStyles are those of reports, and style 3 for the cells in which people write, which are not locked.
 const judgingStyles = xmlHeader + `<styleSheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><fonts count="2"><font><sz val="11"/><name val="Calibri"/></font><font><b/><sz val="11"/><name val="Calibri"/></font></fonts><fills count="3"><fill><patternFill patternType="none"/></fill><fill><patternFill patternType="gray125"/></fill><fill><patternFill patternType="solid"><fgColor rgb="FFFFF8E1"/><bgColor indexed="64"/></patternFill></fill></fills><borders count="1"><border><left/><right/><top/><bottom/><diagonal/></border></borders><cellStyleXfs count="1"><xf numFmtId="0" fontId="0" fillId="0" borderId="0"/></cellStyleXfs><cellXfs count="4"><xf numFmtId="0" fontId="0" fillId="0" borderId="0" xfId="0"/><xf numFmtId="49" fontId="1" fillId="0" borderId="0" xfId="0" applyNumberFormat="1" applyFont="1"/><xf numFmtId="49" fontId="0" fillId="0" borderId="0" xfId="0" applyNumberFormat="1" applyAlignment="1"><alignment vertical="top" wrapText="1"/></xf><xf numFmtId="49" fontId="0" fillId="2" borderId="0" xfId="0" applyNumberFormat="1" applyFill="1" applyAlignment="1" applyProtection="1"><alignment vertical="top" wrapText="1"/><protection locked="0"/></xf></cellXfs></styleSheet>`
 
 const (
@@ -164,7 +164,7 @@ func (j *Judging) open(n int, row, cell string) {
 	_, _ = fmt.Fprintf(j.book.w, `<c r="%s%s" s="%d"/>`, j.book.columns[n], row, styleOpen)
 }
 
-// said returns the verdict on the question as a whole that a row shows.
+// said returns the verdict that a row shows, which is about the question as a whole.
 func (j *Judging) said(item Item) (shown Review) {
 	for _, one := range item.Reviews {
 		isWanted := j.texts.Reviewer == "" && !one.CreatedAt.Before(shown.CreatedAt) || one.Reviewer == j.texts.Reviewer
@@ -193,8 +193,8 @@ func (j *Judging) Close() error {
 	return j.book.zip.Close()
 }
 
-// list returns a validation by an inline list; empty if the list cannot be written inline. With the style warning,
-// other values are possible, too.
+// list returns a validation that offers choices as an inline list; empty if they cannot be written inline. With the
+// style warning, other values are possible, too.
 func list(cells string, choices []string, style string) string {
 	inline := strings.Join(choices, ",")
 	hasComma := slices.ContainsFunc(choices, func(choice string) bool { return strings.ContainsAny(choice, ",\"") })

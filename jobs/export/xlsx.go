@@ -159,7 +159,7 @@ func NewXLSX(w io.Writer, report Report, texts Texts) (*XLSX, error) {
 	if err := x.w.Flush(); err != nil {
 		return nil, err
 	}
-	return x, x.zip.Flush() // so that the download begins at once
+	return x, x.zip.Flush() // so that the download begins immediately
 }
 
 // The columns of the sheets after the results.
@@ -380,7 +380,7 @@ func utf16Width(r rune) int {
 // not look at the next underscore, which may belong to the escape that follows.
 var escapeLike = regexp.MustCompile(`_(x[0-9A-Fa-f]{4})`)
 
-// xmlText writes text for XML. Characters that XML cannot hold, and CR, which parsers turn into LF, are written as
+// xmlText writes text for XML. Characters that XML cannot contain, and CR, which parsers turn into LF, are written as
 // _xHHHH_; in text that already looks like that, the underscore is escaped.
 func xmlText(text string) string {
 	if strings.Contains(text, "_x") {
@@ -410,7 +410,7 @@ func xmlText(text string) string {
 	return escaped.String()
 }
 
-// mayNeedEscape reports whether a text has characters that XML cannot hold as they are.
+// mayNeedEscape reports whether a text has characters that XML cannot contain as they are.
 func mayNeedEscape(text string) bool {
 	for n := range len(text) {
 		if isEscaped[text[n]] {

@@ -21,8 +21,8 @@ import (
 // MaxDays is the maximum lifetime of tokens and links, in days.
 const MaxDays = 3650
 
-// The errors of use cases. An invalid value is reported as a FieldError that wraps one of these or an error of
-// naming or password.
+// The errors of use cases. An invalid value is reported as a FieldError that wraps one of these, or an error about a
+// name or a password.
 var (
 	ErrUnknownRole = errors.New("unknown role")
 	ErrDays        = errors.New("the number of days is out of range")
@@ -32,7 +32,7 @@ var (
 	// one line.
 	ErrReasons = errors.New("too many reasons")
 	ErrReason  = errors.New("a reason must be a short text on one line")
-	// ErrTraceURL means that a template of addresses in the agents' tracing is not valid.
+	// ErrTraceURL means that a project's template for the addresses of traces is not valid.
 	ErrTraceURL = errors.New("not an http or https address with {trace_id} or {agent_trace_id}")
 	// ErrPercent means that a number is not between 0 and 100.
 	ErrPercent = errors.New("not a number from 0 to 100")
@@ -176,7 +176,7 @@ func (s Service) AddUser(ctx context.Context, draft UserDraft) (people.User, err
 
 // Change is a change of an account; nil leaves a field as it is.
 type Change struct {
-	// Password ends the account's sessions and tokens, IsDisabled its sessions.
+	// Password ends the account's sessions and tokens; IsDisabled ends only its sessions.
 	Password            *string
 	IsAdmin, IsDisabled *bool
 }

@@ -112,7 +112,7 @@ func NewPassword(ctx context.Context, typed, userName string) (hash string, reas
 	return hash, nil, err
 }
 
-// unknown is the hash of a random password.
+// unknown is the hash that a password is compared with if there is no account.
 var unknown = sync.OnceValues(func() (string, error) {
 	return argon2id.CreateHash("a password that nobody has", params)
 })

@@ -24,7 +24,7 @@ const (
 	changesKept = 20
 )
 
-// PreviousCopy returns the task of the firing before the one that made a task; nil without one.
+// PreviousCopy returns the task of the firing before the one that created the given task; nil if there is none.
 func PreviousCopy(ctx context.Context, store *db.Store, task db.Task) (*db.Task, error) {
 	earlier, err := entries.NewSchedules(store).Before(ctx, task.ID, 1)
 	if err != nil || len(earlier) == 0 {

@@ -51,7 +51,7 @@ func QuestionChanges(ctx context.Context, store *db.Store, before, now db.Task) 
 		return nil, err
 	}
 	var pairs []measure.Pair
-	var variants []db.Variant // of the pairs
+	var variants []db.Variant // the variant of each pair
 	for n := range min(len(earlier), len(later)) {
 		for _, pair := range measure.CompareTasks(earlier[n], later[n]).Pairs {
 			pairs, variants = append(pairs, pair), append(variants, now.Variants[n])

@@ -42,10 +42,10 @@ func configurationOf(task db.Task) string {
 	return hex.EncodeToString(hash.Sum(nil)[:8])
 }
 
-// part is something that a task uses, as it is compared between two copies of the task.
+// part is something that a task uses, in a form that can be compared between two copies of the task.
 type part struct {
-	// name is shown to people, state is everything else about the part that matters, and secrets are what it is
-	// called with.
+	// name is shown to people, state is everything else about the part that matters, and secrets are the secret values
+	// with which it is called.
 	name, state, secrets string
 }
 
@@ -57,7 +57,7 @@ func partsOf(sealer *secret.Sealer, task db.Task) (map[measure.ConfigurationKind
 			tasks.TextOf(task.ClusterBy))}},
 		measure.ConfiguredPrompt: {}, measure.ConfiguredEvaluator: {},
 	}
-	if task.DatasetID != nil { // its files may have changed their names
+	if task.DatasetID != nil { // the name of a saved dataset's file may change
 		parts[measure.ConfiguredDataset][""] = part{name: datasetName(task)}
 	}
 	for kind, targets := range map[measure.ConfigurationKind][]db.Target{
@@ -93,7 +93,8 @@ func partsOf(sealer *secret.Sealer, task db.Task) (map[measure.ConfigurationKind
 	return parts, nil
 }
 
-// secretsText returns what a target is called with in a form that can be compared, and must not be stored.
+// secretsText returns the secret values with which a target is called, in a form that can be compared but must not be
+// stored.
 func secretsText(t tasks.Target) string {
 	_, query, _ := strings.Cut(t.URL, "?")
 	var text strings.Builder

@@ -12,12 +12,12 @@ import (
 	"wending/jobs/tasks"
 )
 
-// Held says what the library holds of something that a task uses.
+// Held is the state, in the library, of something that a task uses.
 type Held string
 
-// The library holds a newer or the same state, which is taken; a person chose an earlier version when creating the
-// task, which stays; the entry was archived, and its last state is taken; or the library holds nothing, and the task's
-// own copy is used, as for an address that was typed.
+// The library has a newer or the same state of the entry, which is used; a person chose an earlier version when
+// creating the task, which is kept; the entry was archived, and its last state is used; or the library has no such
+// entry, and the task's own copy is used, as for an address that was typed.
 const (
 	HeldNewest   Held = "newest"
 	HeldPinned   Held = "pinned"
@@ -25,7 +25,7 @@ const (
 	HeldGone     Held = "gone"
 )
 
-// AllHeld lists what the library may hold.
+// AllHeld lists all states.
 var AllHeld = []Held{HeldNewest, HeldPinned, HeldArchived, HeldGone}
 
 // The kinds of entries that a task uses; a grouper is a model that groups answers by meaning.
@@ -41,10 +41,10 @@ const (
 // Parts lists the kinds.
 var Parts = []string{PartAgent, PartModel, PartPrompt, PartEvaluator, PartDataset, PartGrouper}
 
-// Followed is something that a task uses, as the next firing of a schedule takes it from the library.
+// Followed is something that a task uses, in the state in which the next firing of a schedule uses it.
 type Followed struct {
 	Kind string
-	// ID is the entry; uuid.Nil if the library never held it.
+	// ID is the entry's id; uuid.Nil if the library never had such an entry.
 	ID   uuid.UUID
 	Name string
 	// Version is 0 for entries without versions.
@@ -52,17 +52,17 @@ type Followed struct {
 	Held    Held
 }
 
-// Newest is a task with what the library holds now.
+// Newest is a copy of a task that uses the current state of the library.
 type Newest struct {
 	Task  tasks.New
 	Parts []Followed
-	// Dataset is the version of the dataset with which Task has yet to be filled; nil if Task has its questions.
+	// Dataset is the dataset whose questions have yet to be added to Task; nil if Task has its questions.
 	Dataset *entries.Dataset
 }
 
-// Newest returns a copy of a task in which everything that the task took from the library is replaced by what the
-// library holds now, except a version that was not the newest when the task was created: a person chose it. Questions
-// that were added to a task are not in its dataset, so such a task keeps its questions.
+// Newest returns a copy of a task in which everything that came from the library is replaced by its current state
+// there. A version that was not the newest when the task was created is kept, because a person chose it. A task to
+// which questions were added keeps its questions, because they are not all in its dataset.
 func (s *Service) Newest(ctx context.Context, source db.Task, n tasks.New) (newest Newest, err error) {
 	newest.Task = n
 	for place := range n.Targets {
@@ -130,7 +130,7 @@ func (s *Service) savedAt(ctx context.Context, scope db.Scope, target db.Target)
 	return row.UpdatedAt, err
 }
 
-// held finds an entry, and if it is no longer offered, its last state.
+// held finds an entry or, if it is no longer offered, its last state.
 func held[T any](r Reference, find func(Reference) (T, error)) (found T, state Held, err error) {
 	if found, err = find(r); !errors.Is(err, ErrUnknownReference) {
 		return found, HeldNewest, err
@@ -142,7 +142,7 @@ func held[T any](r Reference, find func(Reference) (T, error)) (found T, state H
 	return found, HeldGone, nil
 }
 
-// wasChosen reports whether a version was not the newest when a task was created: savedAt reads when the next version
+// wasChosen reports whether a version was not the newest when a task was created. savedAt returns when the next version
 // was saved.
 func wasChosen(source db.Task, savedAt func() (time.Time, error)) (bool, error) {
 	at, err := savedAt()
@@ -152,7 +152,7 @@ func wasChosen(source db.Task, savedAt func() (time.Time, error)) (bool, error) 
 	return err == nil && at.Before(source.CreatedAt), err
 }
 
-// newestTarget replaces an agent or a model.
+// newestTarget replaces an agent or a model by its current state in the library.
 func (s *Service) newestTarget(ctx context.Context, source db.Task, newest *Newest, target *tasks.NewTarget) error {
 	part, find := Followed{Kind: PartModel, Name: target.Name, Held: HeldGone}, s.ModelTarget
 	if target.Kind == db.TargetAgent {
@@ -200,7 +200,8 @@ func (s *Service) newestPrompt(ctx context.Context, source db.Task, newest *Newe
 	return nil
 }
 
-// newestEvaluator replaces an evaluator; a judge of a chosen version is called with its model's current credentials.
+// newestEvaluator replaces an evaluator by its newest version, unless another version was chosen. Even for a chosen
+// version, a judge's model gets its current credentials.
 func (s *Service) newestEvaluator(ctx context.Context, source db.Task, newest *Newest,
 	evaluator *tasks.NewEvaluator) error {
 	reference := Reference{ID: evaluator.EvaluatorID}
@@ -234,7 +235,7 @@ func (s *Service) newestEvaluator(ctx context.Context, source db.Task, newest *N
 	return nil
 }
 
-// newestDataset finds the version of the dataset to ask.
+// newestDataset finds the version of the dataset whose questions are asked.
 func (s *Service) newestDataset(ctx context.Context, source db.Task, newest *Newest) error {
 	if source.DatasetID == nil || source.DatasetVersion == nil || source.AppendedItems > 0 {
 		newest.Parts = append(newest.Parts, Followed{Kind: PartDataset, Name: source.DatasetName, Held: HeldGone})

@@ -344,8 +344,8 @@ func (s *Service) TestModel(ctx context.Context, scope db.Scope, row entries.Mod
 	return tested, NoteTest(ctx, scope, s.Entries.Models, row.ID, tested)
 }
 
-// NoteTest records the outcome of a test call to a saved target and, if it succeeded, its measure, which estimates
-// use until there are runs.
+// NoteTest records the outcome of a test call to a saved target and, if it succeeded, its duration and tokens, which
+// estimates use until there are runs.
 func NoteTest[T any](ctx context.Context, scope db.Scope, kind entries.Kind[T], id uuid.UUID, tested Tested) error {
 	if err := kind.NoteTest(ctx, scope, id, tested.ErrorCode); err != nil || tested.Status != protocol.Succeeded {
 		return err

@@ -14,7 +14,7 @@ import (
 	"wending/db/measure"
 )
 
-// FiringPair names two firings by the tasks that they made. In At, uuid.Nil means the newest firing; in Since, it
+// FiringPair names two firings by the tasks that they created. In At, uuid.Nil means the newest firing; in Since, it
 // means the firing before At.
 type FiringPair struct{ Since, At uuid.UUID }
 
@@ -36,7 +36,7 @@ type ComparedFirings struct {
 }
 
 // CompareFirings returns what changed between the two firings of a pair, which may be named in either order; nil if
-// fewer than two firings have results. Comparing facts stops after within.
+// fewer than two firings have results. The comparison of facts stops when the time within has passed.
 func CompareFirings(ctx context.Context, store *db.Store, scope db.Scope, scheduleID uuid.UUID, pair FiringPair,
 	within time.Duration) (*ComparedFirings, error) {
 	between, err := chosen(ctx, store, scope, scheduleID, pair)
@@ -97,7 +97,7 @@ func chosen(ctx context.Context, store *db.Store, scope db.Scope, scheduleID uui
 	if err != nil {
 		return nil, err
 	}
-	if *before.TaskID == *now.TaskID { // the newest one, which was not named
+	if *before.TaskID == *now.TaskID { // Since names the newest firing, and At names none
 		return nil, ErrSamePair
 	}
 	both := []entries.Firing{before, now}

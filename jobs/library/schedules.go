@@ -29,10 +29,10 @@ import (
 type Scheduler struct {
 	Store *db.Store
 	Tasks *tasks.Service
-	// Library holds what schedules follow. If it has no files, schedules that need a new version of a dataset are left
-	// to a process that has them.
+	// Library is the library that schedules follow. If it has no files, schedules that need a new version of a dataset
+	// are left to a process that has them.
 	Library *Service
-	// CheckURL refuses the typed address of a task with these headers.
+	// CheckURL returns an error if a task with these headers may not call the address, which was typed.
 	CheckURL func(u *url.URL, headers map[string]string) error
 	// Late is how long a schedule is left to other processes after it has become due.
 	Late time.Duration
@@ -95,7 +95,7 @@ func (s *Scheduler) fire(ctx context.Context, due entries.Schedule, timing entri
 // errNoFiles means that this process has no datasets.
 var errNoFiles = errors.New("this process has no datasets")
 
-// copy makes the task that a firing starts; if that fails, it returns the reason instead of an error.
+// copy returns the task that a firing starts. If the task cannot be copied, the result has the reason instead.
 func (s *Scheduler) copy(ctx context.Context, due entries.Schedule) (entries.FiringCopy, error) {
 	if due.TaskID == nil {
 		return entries.FiringCopy{Reason: entries.ReasonTask}, nil
@@ -129,7 +129,7 @@ func (s *Scheduler) prepare(ctx context.Context, due entries.Schedule, source db
 	if n.Name = CopyName(due); due.Channels != nil {
 		channels := []uuid.UUID{}
 		for _, text := range *due.Channels {
-			channels = append(channels, uuid.MustParse(text)) // for a column of uuids
+			channels = append(channels, uuid.MustParse(text)) // cannot fail, because the column's type is uuid[]
 		}
 		n.Channels = &channels
 	}
@@ -141,7 +141,8 @@ func (s *Scheduler) prepare(ctx context.Context, due entries.Schedule, source db
 	return s.Tasks.Prepare(ctx, source.ProjectID, db.Actor{Via: db.ViaSchedule}, n)
 }
 
-// follow returns a copy of a task with what the library holds now, or the error for which a new task would be refused.
+// follow returns a copy of a task that uses the current state of the library, or the error with which a new task would
+// be refused.
 func (s *Scheduler) follow(ctx context.Context, source db.Task, n tasks.New) (tasks.New, error) {
 	newest, err := s.Library.Newest(ctx, source, n)
 	if err != nil {
@@ -194,7 +195,7 @@ func reasonOf(err error) string {
 	return ""
 }
 
-// CopyName returns the name of the task that a schedule makes at its next time.
+// CopyName returns the name of the task that a schedule creates when it next fires.
 func CopyName(s entries.Schedule) string {
 	name := []rune(s.Name)
 	if len(name) > maxName {
@@ -271,7 +272,7 @@ func (s *Scheduler) summarise(ctx context.Context, firing entries.Unsummed) erro
 	return entries.NewSchedules(s.Store).Summarise(ctx, firing, text, alert)
 }
 
-// drifts adds the metrics whose moving averages leave their limits to a firing's summary, and returns those that were
+// drifts adds to a firing's summary the metrics whose moving averages leave their limits, and returns those that were
 // not announced after an earlier launch of the same firing.
 func (s *Scheduler) drifts(ctx context.Context, firing entries.Unsummed,
 	summary *measure.FiringSummary) (news []measure.Drift, err error) {
@@ -358,7 +359,7 @@ func (s *Scheduler) findings(
 	return watch.Look(variants), nil
 }
 
-// before returns the results of each question at the last firings before a task.
+// before returns the results of each question in the last firings before the one that created a task.
 func (s *Scheduler) before(ctx context.Context, task db.Task) (firings [][][]measure.ComparedQuestion, err error) {
 	earlier, err := entries.NewSchedules(s.Store).Before(ctx, task.ID, baseline)
 	if err != nil {

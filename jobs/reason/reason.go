@@ -19,7 +19,7 @@ type Reason struct {
 // Lists are the names that take several values.
 var Lists = []string{"Values", "Names"}
 
-// Sentences has the keys of all reasons, each with the names that its sentence inserts.
+// Sentences maps the keys of all reasons to the names that their sentences insert.
 var Sentences = map[string][]string{
 	"differs":           {"Is", "Should"},
 	"contains.missing":  {"Values"},
@@ -122,7 +122,7 @@ var Sentences = map[string][]string{
 	"file.archive":    {},
 }
 
-// IsOfCall reports whether a reason is that a judge's call returned no reply: such a sentence is shown without an
+// IsOfCall reports whether a reason explains that a judge's call returned no reply: its sentence is shown without an
 // introduction.
 func (r Reason) IsOfCall() bool { return r.Key == "judge.call" || r.Key == "judge.answered" }
 
@@ -155,7 +155,7 @@ func Read(stored string) (reason Reason, isOne bool) {
 	return Reason{list[0], list[1:]}, true
 }
 
-// maxShown is how many characters of a text a reason shows.
+// maxShown is the maximum number of characters of a text that a reason shows.
 const maxShown = 200
 
 func cut(text string, most int) string {

@@ -1,4 +1,4 @@
-// Package secret encrypts values that the database must not hold in plain text.
+// Package secret encrypts values that must not be in the database in plain text.
 package secret
 
 import (
@@ -187,10 +187,11 @@ func (s *Sealer) Verify(purpose string, message, signature []byte) error {
 // ticketPurpose is the purpose of the signatures of tickets.
 const ticketPurpose = "ticket"
 
-// ticketTime is the number of bytes at the beginning of a ticket that hold the time until which it is valid.
+// ticketTime is the number of bytes at the beginning of a ticket that encode the time until which it is valid.
 const ticketTime = 8
 
-// Ticket returns a text for an address that admits any client to a subject until a time. It cannot be revoked.
+// Ticket returns a text that, as part of an address, gives any client access to a subject until a time. It cannot be
+// revoked.
 func (s *Sealer) Ticket(subject string, until time.Time) string {
 	ticket := binary.BigEndian.AppendUint64(nil, uint64(max(until.Unix(), 0)))
 	signature := s.Sign(ticketPurpose, append(bytes.Clone(ticket), subject...))

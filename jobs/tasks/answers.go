@@ -16,11 +16,11 @@ import (
 	"wending/jobs/dataset"
 )
 
-// NewAnswers is a task to make from a file of answers. No agent is called for it, now or later.
+// NewAnswers describes a task to create from a file of answers. No agent is called for it, now or later.
 type NewAnswers struct {
 	Name, FileName string
 	File           *answers.File
-	// Settings apply to evaluations of the answers, and to copies of the task; RunsPerItem is the file's.
+	// Settings apply to evaluations of the answers, and to copies of the task; the file determines RunsPerItem.
 	Settings Settings
 }
 
@@ -30,7 +30,7 @@ func AnswersLayout() answers.Layout {
 }
 
 // ImportAnswers stores a task that has ended, with the questions and answers of a file, in the scope's own project. It
-// returns an *InvalidError if the task is not valid, and a *people.QuotaExceededError if the project has no room.
+// returns an *InvalidError if the task is not valid, and a *people.QuotaExceededError if a quota is used up.
 func (s *Service) ImportAnswers(ctx context.Context, scope db.Scope, by db.Actor, n NewAnswers) (db.Task, error) {
 	if wrong := CheckName(n.Name); wrong != nil {
 		return db.Task{}, wrong

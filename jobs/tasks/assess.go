@@ -16,7 +16,7 @@ import (
 // assessedAtOnce is how many questions are assessed between two transactions.
 const assessedAtOnce = 100
 
-// Assess stores how alike the answers to questions of a task are, based on their current runs.
+// Assess stores how similar the answers to each of these questions of a task are, based on their current runs.
 func Assess(ctx context.Context, results report.Assessor, task db.Task, itemIDs []int64) error {
 	for len(itemIDs) > 0 {
 		some := itemIDs[:min(len(itemIDs), assessedAtOnce)]

@@ -36,7 +36,7 @@ type ConfirmedSide struct {
 	Items   []int64
 }
 
-// Confirmation repeats questions to find out whether their changes hold.
+// Confirmation repeats questions to find out whether their changes can be reproduced.
 type Confirmation struct {
 	A, B  ConfirmedSide
 	Sides Sides

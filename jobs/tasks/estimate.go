@@ -242,7 +242,7 @@ func (l *load) measure(ctx context.Context, results report.Report) (err error) {
 	return err
 }
 
-// warnOfTests names the targets of which only a test call is known.
+// warnOfTests adds a warning that names the targets for which only a test call is known.
 func (e *Estimate) warnOfTests(loads []load) {
 	var names []string
 	for _, one := range loads {
@@ -295,7 +295,7 @@ func (s *Service) duration(ctx context.Context, loads []load, concurrency int) (
 	return longest, nil
 }
 
-// price adds up tokens and cost, and the warnings about them.
+// price adds up tokens and cost, and adds the warnings about them.
 func (e *Estimate) price(loads []load) error {
 	tokens, cost := 0.0, decimal.Zero
 	areTokensKnown, isCostKnown := len(loads) > 0, len(loads) > 0

@@ -200,7 +200,7 @@ func CheckName(name string) *InvalidError {
 	return nil
 }
 
-// CheckRuns returns why a task cannot be extended to runs runs per question; nil means that it can.
+// CheckRuns returns why a task cannot be extended to this number of runs per question; nil means that it can.
 func CheckRuns(task db.Task, runs int) *InvalidError {
 	switch {
 	case runs <= task.RunsPerItem || runs > MaxRuns:

@@ -14,8 +14,8 @@ import (
 
 // Answers are the answers of a variant to a question, for people to group.
 type Answers struct {
-	// Runs are the run_index of the runs that have an answer; Contents has the same number for two of them whose answers
-	// differ at most in format, which are always in one group.
+	// Runs are the run_index of the runs that have an answer. Contents has a number for each of them: runs whose answers
+	// differ at most in format have the same number, and are always in one group.
 	Runs, Contents []int
 	keys           [][]byte
 }
@@ -71,7 +71,7 @@ type RegroupError struct {
 
 func (e *RegroupError) Error() string { return fmt.Sprintf("run %d is %s", e.Run, e.Problem) }
 
-// Regrouping is what a person says about which answers of a variant to a question say the same.
+// Regrouping is a person's decision about which of a variant's answers to a question say the same.
 type Regrouping struct {
 	ItemID  int64
 	Variant int
@@ -82,7 +82,7 @@ type Regrouping struct {
 	Version int
 }
 
-// ErrNotGrouped means that nobody groups the answers of a task by meaning.
+// ErrNotGrouped means that a task has no model that groups its answers by meaning.
 var ErrNotGrouped = fmt.Errorf("the task has no model that groups answers: %w", db.ErrConflict)
 
 // Regroup stores a person's grouping, and returns its version. It returns a RegroupError if the grouping does not fit
@@ -106,7 +106,7 @@ func (s *Service) Regroup(ctx context.Context, task db.Task, said Regrouping) (v
 	return review.New(s.Store).Group(ctx, task.ID, said.ItemID, correction)
 }
 
-// correction returns groups in the form that the store takes.
+// correction returns groups in the form that the store expects.
 func (a Answers) correction(groups [][]int) (of meaning.Correction, err error) {
 	groupOf := map[int]int{}
 	for n, runs := range groups {

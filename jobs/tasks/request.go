@@ -109,8 +109,8 @@ func IdempotencyKey(launchID uuid.UUID, unitID int64, item db.Item) string {
 	return key
 }
 
-// TraceID returns the W3C trace id of the calls with an idempotency key: all attempts belong to one trace. Statements
-// compute it in the same way for runs without a worker to record them (db.EndOpenTurns).
+// TraceID returns the W3C trace id of the calls with an idempotency key: all attempts belong to one trace. SQL
+// statements that store runs without a worker compute it in the same way (db.EndOpenTurns).
 func TraceID(idempotencyKey string) string {
 	sum := sha256.Sum256([]byte(idempotencyKey))
 	return hex.EncodeToString(sum[:16])

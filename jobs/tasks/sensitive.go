@@ -158,8 +158,8 @@ func (s *Service) checkRows(ctx context.Context, task db.Task, set *dataset.Data
 	})
 }
 
-// CheckSample returns a *SensitiveError if a question that is sent to try an agent out contains what a project does not
-// allow to leave.
+// CheckSample returns a *SensitiveError if a question with which an agent is tried out contains content that the
+// project forbids.
 func (s *Service) CheckSample(ctx context.Context, projectID uuid.UUID, question, answer string,
 	system, userContext *string) error {
 	return s.checkLeaving(ctx, projectID, func(l *leaving) error {

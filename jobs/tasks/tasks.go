@@ -53,7 +53,7 @@ type Service struct {
 	DefaultRate string
 	// MonthCost is the maximum cost per month in each currency, a decimal number; empty means no limit.
 	MonthCost string
-	// SensitivePatterns are what no launch may send, for projects without a list of their own (people.ParsePattern).
+	// SensitivePatterns match what no launch may send. They apply to projects without their own (people.ParsePattern).
 	SensitivePatterns []string
 	Log               *slog.Logger
 }
@@ -574,13 +574,13 @@ func (s *Service) evaluate(ctx context.Context, by db.Actor, task db.Task, evalu
 	task.Evaluators = slices.DeleteFunc(slices.Clone(task.Evaluators), func(own db.Evaluator) bool {
 		return slices.ContainsFunc(evaluators, func(one db.Evaluator) bool { return one.Number == own.Number })
 	})
-	task.Evaluators = append(task.Evaluators, evaluators...) // what they send is checked
+	task.Evaluators = append(task.Evaluators, evaluators...) // so that what they send is checked
 	return s.begin(ctx, by, task, func(launch db.NewLaunch) (uuid.UUID, error) {
 		return s.Store.EvaluateTask(ctx, task.Scope(), task.ID, evaluators, judges, launch)
 	}, "evaluation requested", "evaluators", len(evaluators))
 }
 
-// Stop stops a task. If no worker has started it, it is STOPPED at once.
+// Stop stops a task. If no worker has started it, it is STOPPED immediately.
 func (s *Service) Stop(ctx context.Context, by db.Actor, task db.Task) (db.Task, error) {
 	launchID, err := s.Store.StopTask(ctx, task.Scope(), task.ID, by)
 	if err != nil {

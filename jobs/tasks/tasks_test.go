@@ -31,7 +31,7 @@ func TestSpellingsOfAnAddressHaveOneOrigin(t *testing.T) {
 	}
 }
 
-// No task exceeds the site's limit. Hosts of different servers have different origins, even if they look alike.
+// Hosts of different servers have different origins, even if they look alike.
 func TestNamesThatLookAlikeHaveTheirOwnOrigins(t *testing.T) {
 	t.Parallel()
 	of := func(address string) string {
@@ -43,6 +43,7 @@ func TestNamesThatLookAlikeHaveTheirOwnOrigins(t *testing.T) {
 	require.Equal(t, of("https://\u5317\u4eac.cn"), of("https://xn--1lq90i.cn"))
 }
 
+// No task exceeds the site's limit.
 func TestTheCeilingHoldsForTasksAboveIt(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -152,8 +152,8 @@ func parseRule(entry string) (rule, error) {
 	return r, nil
 }
 
-// Host returns the name under which a URL's host is connected to: in lower case, without a trailing dot, other
-// scripts in IDNA encoding. Two hosts are the same if their names are; folding case alone would equate names that
+// Host returns the form of a URL's host that is used for connecting: in lower case, without a trailing dot, and with
+// other scripts in IDNA encoding. Two hosts are the same if these forms are; folding case alone would equate names that
 // differ.
 func Host(host string) string {
 	if ascii, err := idna.Lookup.ToASCII(host); err == nil {
@@ -238,7 +238,7 @@ func (g *Guard) Names(u *url.URL) bool {
 	})
 }
 
-// CheckURL refuses a URL whose host is known to be forbidden without resolving it. When a connection is made, the
+// CheckURL refuses a URL if its host is known to be forbidden before it is resolved. When a connection is made, the
 // address of a name is checked again.
 func (g *Guard) CheckURL(u *url.URL) error {
 	host, port := hostPort(u)

@@ -46,8 +46,8 @@ func (g *Guard) CheckRequest(u *url.URL, headers map[string]string) error {
 	return g.CheckURL(u)
 }
 
-// doorkeeper is a transport that checks the tickets of requests to the demo agent. Connections are reused and do
-// not know their requests, so every request to that address is checked, not only the one that opens the connection.
+// doorkeeper is a transport that checks the tickets of requests to the demo agent. A connection is reused for other
+// requests, so every request to that address is checked, not only the one that opens the connection.
 type doorkeeper struct {
 	*http.Transport
 	guard *Guard

@@ -32,8 +32,8 @@ type Watcher struct {
 	calls map[string]*call
 	// stage is the last state or node that was reported, because some protocols repeat it.
 	stage string
-	// events counts the events of agents that use their own event names; step is the agent's current step, unless
-	// the agent reports it.
+	// events counts the events of agents that use their own event names; step identifies the current step of an
+	// agent that reports no progress.
 	events int
 	step   string
 	// polled is the last status of an accepted job.
@@ -64,20 +64,20 @@ func New(protocol string, sink event.Sink, mask func(string) string) *Watcher {
 		calls: map[string]*call{}}
 }
 
-// Text takes the next piece of the answer.
+// Text receives the next piece of the answer.
 func (w *Watcher) Text(piece []byte) { w.sink.Emit(event.Text, event.Data{Text: string(piece)}) }
 
-// Reasoning takes the next piece of the reasoning.
+// Reasoning receives the next piece of the reasoning.
 func (w *Watcher) Reasoning(piece []byte) {
 	w.sink.Emit(event.Reasoning, event.Data{Text: string(piece)})
 }
 
-// Rewrite takes a text that replaces the whole answer so far.
+// Rewrite receives a text that replaces the whole answer so far.
 func (w *Watcher) Rewrite(text []byte) {
 	w.sink.Emit(event.Text, event.Data{Text: string(text), Replaces: true})
 }
 
-// Value takes a value as received, after the reader of the answer has processed it.
+// Value receives a value of the body after the reader of the answer has processed it.
 func (w *Watcher) Value(e wire.Event) {
 	if e.IsDone {
 		return
@@ -259,7 +259,7 @@ func CleanPath(given string) string {
 	return wire.Cut(clean, maxPath)
 }
 
-// IsPath reports whether a path is one of CleanPath's, or one with a number appended to it.
+// IsPath reports whether a path is one that CleanPath may return, possibly with a number appended to it.
 func IsPath(given string) bool {
 	return given != "" && len(given) <= maxPath+20 && cleanPath(given) == given
 }

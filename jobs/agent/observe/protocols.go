@@ -19,7 +19,7 @@ var readers = map[string]func(*Watcher, string, wire.Value){
 	"langserve": (*Watcher).nothing, "langgraph": (*Watcher).langGraph, "a2a": (*Watcher).a2a, "ag-ui": (*Watcher).agUI,
 }
 
-// nothing serves protocols whose events contain only text.
+// nothing is the function for protocols whose events contain only text.
 func (w *Watcher) nothing(string, wire.Value) {}
 
 func (w *Watcher) openAI(_ string, v wire.Value) {

@@ -62,7 +62,7 @@ func (r *a2aReader) take(e wire.Event) {
 		r.inConversation(of, "contextId")
 	}
 	kind := result.TextOf("kind")
-	if message, ok := result.Get("message"); ok && kind == "" { // 1.0
+	if message, ok := result.Get("message"); ok && kind == "" { // version 1.0
 		r.replace(partsText(message))
 		r.close()
 		return

@@ -72,8 +72,8 @@ type Request struct {
 	IsTooLong bool
 	// IdempotencyKey is new for each call and the same for each of its attempts, so that the agent can recognise a retry.
 	IdempotencyKey string
-	// TraceID is the W3C trace id of the call, 32 hexadecimal digits; empty means that the client makes one. It is not
-	// sent if Headers have a traceparent of their own.
+	// TraceID is the W3C trace id of the call, 32 hexadecimal digits; empty means that the client creates one. It is
+	// not sent if Headers have a traceparent of their own.
 	TraceID string
 	// Timeout is the time from the call's start to the answer's last byte.
 	Timeout time.Duration
@@ -90,20 +90,20 @@ type Request struct {
 	RawLimit int
 }
 
-// Poll describes how to poll an agent that accepts jobs for their results. Paths such as data.url or
+// Poll describes how to poll for the result of a job that an agent has accepted. Paths such as data.url or
 // items[0].status lead into JSON.
 type Poll struct {
-	// URLPath is where the response to the question holds the status URL, or header:NAME.
+	// URLPath is the path of the status URL in the response to the question, or header:NAME.
 	URLPath         string `json:"url_path" doc:"Path of the job's status address in the response, such as data.url, or header:NAME for a response header"`
 	IntervalSeconds int    `json:"interval_seconds" doc:"Seconds between two polls"`
-	// DonePath is where a status holds the job's state: one of DoneValues, one of FailedValues, or anything else
-	// while the job is under way; ResultPath is where it holds the answer.
+	// DonePath is the path of the job's state in a status: one of DoneValues, one of FailedValues, or anything else
+	// while the job is running; ResultPath is the path of the answer.
 	DonePath     string   `json:"done_path" doc:"Path of the job's state in the status"`
 	DoneValues   []string `json:"done_values" doc:"States that mean that the job is done"`
 	FailedValues []string `json:"failed_values" doc:"States that mean that the job failed; any other state means that it is still running"`
 	ResultPath   string   `json:"result_path" doc:"Path of the answer in the status of a job that is done"`
-	// CancelURLPath is where the response holds the URL to which a POST cancels the job; empty means that jobs cannot
-	// be cancelled.
+	// CancelURLPath is the path, in the response, of the URL to which a POST cancels the job; empty means that jobs
+	// cannot be cancelled.
 	CancelURLPath string `json:"cancel_url_path,omitempty" doc:"Path of an address in the response to which a POST cancels the job; absent if jobs cannot be cancelled"`
 }
 
@@ -147,7 +147,7 @@ type Answer struct {
 	AgentTraceID string
 	// RetryAfter is how long the agent asked clients to wait; zero means that it did not ask.
 	RetryAfter time.Duration
-	// RefusesStream reports that the agent does not stream, and reported that instead of answering.
+	// RefusesStream reports that, instead of answering, the agent replied that it does not stream.
 	RefusesStream bool
 	// HTTPStatus is zero if no response arrived.
 	HTTPStatus  int

@@ -131,7 +131,7 @@ func (r *cozeWorkflowReader) take(e wire.Event) {
 	}
 }
 
-// lastNode reads the output of the last node: if the output is repeated as JSON, the text in that.
+// lastNode takes the output of the last node as the answer; if the output is a JSON object, only the text in it.
 func (r *cozeWorkflowReader) lastNode(content []byte) {
 	if v, isJSON := wire.Parse(content); isJSON && v.Kind == wire.Object {
 		if text := outputText(v); text != nil {

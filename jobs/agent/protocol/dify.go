@@ -74,7 +74,7 @@ func (r *difyChatReader) take(e wire.Event) {
 	case "message_end":
 		r.isOwn = r.isOwn || holdsAny(v, "conversation_id")
 		r.difyUsage(v)
-		if r.hasMessage { // an answer always exists
+		if r.hasMessage { // without any message, the stream is incomplete
 			r.close()
 		}
 	case "node_finished":

@@ -13,10 +13,10 @@ import (
 	"wending/jobs/agent/wire"
 )
 
-// lines makes a stream of data lines.
+// lines returns a stream of data lines.
 func lines(values ...string) string { return "data: " + strings.Join(values, "\n\ndata: ") + "\n\n" }
 
-// events makes a stream of named events: name, data, name, data …
+// events returns a stream of named events: name, data, name, data …
 func events(pairs ...string) string {
 	var stream strings.Builder
 	for n := 0; n < len(pairs); n += 2 {

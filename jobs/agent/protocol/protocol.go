@@ -36,7 +36,7 @@ type Protocol struct {
 	// namesContext reports that the body has a field for the row's context; otherwise the context precedes the
 	// question.
 	namesContext bool
-	// takesSession reports that the caller names the conversation: the agent knows it by the session id from the
+	// takesSession reports that the caller names the conversation: the agent identifies it by the session id from the
 	// first turn on.
 	takesSession bool
 	// query returns the parameters to add to the URL's query; nil means none.
@@ -174,7 +174,7 @@ func (q Request) whole() string {
 	return q.system() + "\n\n" + q.User()
 }
 
-// messages returns the messages for chat protocols, given their names of the roles user and assistant.
+// messages returns the messages for chat protocols, given the names that they use for the roles user and assistant.
 func (q Request) messages(user, assistant string) (messages []map[string]string) {
 	if q.system() != "" {
 		messages = append(messages, map[string]string{"role": "system", "content": q.system()})
@@ -319,8 +319,8 @@ func (q Request) values() map[string]string {
 // errTooLong means that a rendered template would be longer than any agent accepts.
 var errTooLong = fmt.Errorf("the prompt is longer than %d bytes once its variables are filled in", MaxRendered)
 
-// render puts values into the strings of a JSON value. room is the number of bytes left for all of them; it is
-// negative if they became longer.
+// render puts values into the strings of a JSON value. room is the number of bytes that the strings may still use; it
+// becomes negative if they are too long.
 func render(template any, values map[string]string, room *int) any {
 	switch v := template.(type) {
 	case string:
@@ -407,7 +407,7 @@ func (s *strict) close() {
 	s.transcript.ended()
 }
 
-// body reports whether a value may be an entire answer in one JSON value; it is the answer if nothing else follows.
+// body reports whether a value may be the whole answer in one piece; it is the answer if nothing else follows.
 func (s *strict) body(e wire.Event) bool {
 	isBody := !e.IsPrefixed && s.Values == 1
 	s.isBody = s.isBody || isBody

@@ -60,6 +60,6 @@ func TraceInValue(v wire.Value) string {
 // TraceInBody is like TraceInValue, for the values of a whole body.
 func TraceInBody(body io.Reader) string {
 	t := newTranscript(All[0])
-	_ = t.Read(body, t) // an id in what has arrived counts
+	_ = t.Read(body, t) // an incomplete body may contain the id
 	return t.traceID
 }

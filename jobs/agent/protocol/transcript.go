@@ -28,11 +28,11 @@ type reader interface {
 
 // Tap receives the parts of an answer as they arrive. Its arguments are valid only during the call.
 type Tap interface {
-	// Text and Reasoning take the next pieces; Rewrite takes a text that replaces the whole answer so far.
+	// Text and Reasoning receive the next pieces; Rewrite receives a text that replaces the whole answer so far.
 	Text(piece []byte)
 	Reasoning(piece []byte)
 	Rewrite(text []byte)
-	// Value takes each value of the body.
+	// Value receives each value of the body.
 	Value(e wire.Event)
 }
 

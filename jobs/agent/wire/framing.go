@@ -169,7 +169,7 @@ func (t *Stream) payload(eventName string, isPrefixed bool) {
 	}
 }
 
-// line takes the rest of the line and returns its first bytes.
+// line consumes the rest of the line and returns its first bytes.
 func (t *Stream) line(keep int) []byte {
 	var kept []byte
 	for {

@@ -119,7 +119,7 @@ func (w *window) more(ahead int) bool {
 		if w.err != nil {
 			return false
 		}
-		keep := w.pos // w.mark < 0
+		keep := w.pos // if there is no mark
 		if w.mark >= 0 {
 			keep = w.mark
 			if len(w.buf)-w.mark > maxValueBytes {
@@ -433,7 +433,7 @@ func (w *window) string() ([]byte, error) {
 		if w.pos >= len(w.buf) && !w.more(0) {
 			return text, w.cut()
 		}
-		// Take the plain text up to the next quote or backslash at once.
+		// Take the plain text up to the next quote or backslash in one step.
 		run := w.pos
 		for run < len(w.buf) && w.buf[run] != '"' && w.buf[run] != '\\' {
 			run++

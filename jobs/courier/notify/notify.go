@@ -130,7 +130,7 @@ type format struct {
 	link   func(text, address string) string
 	// areLinksApart reports that links cannot be part of a line; they follow it, each on its own line.
 	areLinksApart bool
-	// hasButton reports that the link to the report is a button beside the list.
+	// hasButton reports that the link to the report is a button next to the list.
 	hasButton bool
 }
 
@@ -210,7 +210,7 @@ var slackMarkup = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "*
 
 func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// cut shortens a text to limit bytes, and marks the cut.
+// cut shortens a text to at most this number of bytes, and marks the cut.
 func cut(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -219,7 +219,7 @@ func cut(text string, most int) string {
 	return strings.ToValidUTF8(text[:most-len(mark)], "") + mark
 }
 
-// Delay returns the wait after failed attempt number attempt, counted from 1.
+// Delay returns how long to wait after a failed attempt; attempt counts from 1.
 func Delay(attempt int) time.Duration {
 	first := []time.Duration{time.Second, 5 * time.Second, 15 * time.Second}
 	if attempt <= len(first) {

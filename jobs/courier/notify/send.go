@@ -170,7 +170,7 @@ func (s *Sender) request(ctx context.Context, to Target, id uuid.UUID, body []by
 	return request, nil
 }
 
-// answerLimit is how much of a response is read.
+// answerLimit is the maximum number of bytes of a response that are read.
 const answerLimit = 64 << 10
 
 func (s *Sender) post(ctx context.Context, to Target, id uuid.UUID, body []byte) Outcome {

@@ -1,4 +1,5 @@
-// Package datasettest makes files for tests: workbooks part by part, and files whose cost far exceeds their size.
+// Package datasettest makes files for tests: workbooks part by part, and files that cost far more to read than their
+// size suggests.
 package datasettest
 
 import (
@@ -175,7 +176,7 @@ func label(row, column uint16, text string) []byte {
 	return biffRecord(0x0204, append(append(data, 0), text...))
 }
 
-// Hostile returns files that are made to cost far more than their size.
+// Hostile returns files that cost far more to read than their size suggests.
 func Hostile(t testing.TB) []File {
 	junk := strings.Repeat("<x/>", 15<<20)
 	refs := func(n int) []string { return slices.Repeat([]string{"sheet1.xml"}, n) }
