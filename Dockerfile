@@ -1,5 +1,5 @@
-# A static binary on a bare image, run by an account without rights. PostgreSQL and Redis are separate
-# services here: see compose.yaml.
+# A static binary on a bare image, run by an unprivileged account. PostgreSQL and Redis are separate services here:
+# see compose.yaml.
 FROM golang:1.26.8-bookworm@sha256:a688600ca24f8a4d3ca77f95b0dd40704a9fc787c826660eb7ba0b641b8b175d AS build
 WORKDIR /src
 COPY go.mod go.sum ./

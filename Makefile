@@ -1,4 +1,4 @@
-# What a person and CI run. `make help` explains every target.
+# Targets for people and CI. `make help` explains each.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
@@ -10,15 +10,17 @@ VERSITYGW := v1.8.0
 S3 := bin/versitygw-$(VERSITYGW)
 OLD_POSTGRES_VERSION := 13.23.0-beta.16
 OLD_POSTGRES := bin/postgres-$(OLD_POSTGRES_VERSION)
-# The tests of cmd/wending in which the program's own code runs beside itself. What the others start is handlers and jobs, which are raced with their own tests.
+# The tests of cmd/wending that run with the race detector, because code of cmd/wending itself runs concurrently in
+# them. Its other tests start handlers and jobs, whose own tests run with the race detector.
 RACED := TestABackupIsRestored|TestASecondInstanceOnTheSameFolderIsToldSo|TestASeparateWorkerDoesNotCallItsLoopback|TestAKilledProgramGoesOnWhereItWas|TestEverythingWorksBehindATransactionModePooler|TestSIGTERMDrainsAndExitsWithZero|TestSecretKeyIsRotated|TestTheKeyInTheDataFolderIsRotated|TestWebAndWorkerRunApart
-export GOFLAGS := $(strip $(GOFLAGS) -trimpath) # what one checkout has compiled serves the next one in another folder
-export GORACE := atexit_sleep_ms=50 # a package that has ended would wait a second for reports of others
-# The linter vets; nobody debugs these programs; tests wait more than they compute. Compilers collect their garbage less
-# often, which saves a quarter of their time; tests collect it as the program does.
+export GOFLAGS := $(strip $(GOFLAGS) -trimpath) # so that checkouts in different folders share the build cache
+export GORACE := atexit_sleep_ms=50 # by default, a raced test program waits a second before it exits
+# No vet, because the linter includes it; no debug information, because nobody debugs these binaries; four tests at a
+# time, because they wait more than they compute. Compilers collect garbage less often, which saves a quarter of their
+# time; tests collect it as often as the program does.
 CHECKED := GOGC=400 go test -exec "env -u GOGC" -vet=off -ldflags=-w -timeout 25m -parallel 4
-# The packages that read texts and files in one thread, and tests elsewhere that do or ask for page after page alone: they
-# have no races to find.
+# Packages (ALONE) and tests of other packages (LARGE) that use a single thread, to read texts and files or to request
+# one page after another: they have no races to find.
 ALONE := /jobs/dataset$$|/jobs/agent/protocol$$|/jobs/agent/wire$$|/db/measure|/views/
 LARGE := TestArchivesThatAreRefused|TestWrongValuesOfArchivesAreRefused|TestArchivesAreReadAsTheyWereWritten|TestFactsOfHostileAnswers|TestOddRequestsDoNotMakeMetricsGrow|TestEveryRouteIsForThoseWhoMay|TestEveryOperationAnswersAsItIsDescribed|TestNumbersOfALongTextAreBounded|TestAHostileReplyIsReadQuickly|TestHostileRulesEnd
 LARGE := $(LARGE)|TestAPageHasABudgetOfBytes|TestAFirstVisitIsSmallAtAThousandQuestions|TestOddAddressesLeadToTheNearestPage|TestNumbersLeadToWhatTheyCount|TestNumbersOfVariantsLeadToWhatTheyCount|TestWhatDoesNotExistIsLeftOutByName|TestEveryPathAnswersHeadAndNamesItsMethods|TestFiguresAreExplained
@@ -62,7 +64,7 @@ t: ## Some tests: make t PKG=./jobs/crew RUN=TestAGate
 	go test -race -count=1 -run '$(RUN)' $(or $(PKG),./...)
 
 .PHONY: test-race
-test-race: ## Unit and integration tests with the race detector, browser tests without it; what reads a file in one thread has no races to find
+test-race: ## Unit and integration tests with the race detector, browser tests without it; what runs in a single thread has no races to find
 	$(CHECKED) -race -skip '^($(LARGE))$$' ./handlers $$(go list ./... | grep -vE '$(ALONE)|/cmd/wending$$|/handlers$$') # the longest first
 
 .PHONY: test-race-program
@@ -74,7 +76,7 @@ test-plain:
 	$(CHECKED) -skip '^($(RACED)|TestHostile)$$' ./cmd/wending $$(go list ./... | grep -E '$(ALONE)')
 
 .PHONY: test-hostile
-test-hostile: # beside the program's other tests, which would wait for it
+test-hostile: # a target of its own, so that the program's other tests do not wait for it
 	$(CHECKED) -run '^TestHostile$$' ./cmd/wending
 
 .PHONY: test-large
@@ -82,13 +84,13 @@ test-large:
 	$(CHECKED) -run '^($(LARGE))$$' ./handlers ./jobs/evaluate
 
 .PHONY: test-fast
-test-fast: ## The same without the race detector
+test-fast: ## All tests without the race detector
 	go test ./...
 
 .PHONY: test-old-postgres
 test-old-postgres: $(OLD_POSTGRES) ## A task from start to end on the oldest PostgreSQL that is supported
 	@copy=$$(mktemp -d /tmp/postgres-XXXXXX) && trap 'rm -rf "$$copy"' EXIT && chmod 755 "$$copy" && cp -r $(OLD_POSTGRES)/. "$$copy" && \
-	PATH="$$copy/bin:$$PATH" go test -count=1 -run 'TestEveryQuestionIsAskedExactlyItsRuns|TestQuestionsAreAssessedWhenTheTaskEnds' ./jobs # as an account that may not see this folder
+	PATH="$$copy/bin:$$PATH" go test -count=1 -run 'TestEveryQuestionIsAskedExactlyItsRuns|TestQuestionsAreAssessedWhenTheTaskEnds' ./jobs # in a copy, because PostgreSQL's account cannot read this folder
 
 .PHONY: fuzz
 fuzz: ## Fuzz every reader for a minute each; flip 10,000 bytes of workbooks
@@ -104,7 +106,7 @@ facts: ## Read the labelled pairs of answers; print found conflicts and false al
 	@go test -count=1 -v -run TestLabelledPairs ./db/measure/facts | grep -vE '^(===|---|ok|PASS)' | sed -E 's/^ +facts_test.go:[0-9]+: //'
 
 .PHONY: simulate
-simulate: ## Check intervals, stars, gates, nightly alarms and corrected rates on made data whose truth is known; writes the table into the help
+simulate: ## Check intervals, stars, gates, nightly alarms and corrected rates on generated data with a known truth; writes the table into the help
 	WENDING_SIMULATE=full go test -count=1 -v -timeout 30m -run TestSimulations ./db/measure ./db/review
 
 .PHONY: bench
@@ -161,7 +163,7 @@ format-check: ## Fail on files that gofmt would change
 	@changed=$$(gofmt -l cmd db handlers jobs static views); [ -z "$$changed" ] || { echo "gofmt would change:"; echo "$$changed"; exit 1; }
 
 .PHONY: lint
-lint: $(LINTER) ## golangci-lint, at its pinned version; what go vet finds is among it
+lint: $(LINTER) ## golangci-lint, at its pinned version; includes go vet
 	GOGC=200 $(LINTER) run
 
 .PHONY: lint-api
@@ -196,7 +198,7 @@ define install
 	mv bin/install/* $@ && rmdir bin/install
 endef
 
-# Installs what is missing where that is possible, and says what is missing where it is not.
+# Installs what is missing if possible; otherwise prints what is missing and fails if it is needed.
 define require
 	@missing=""; \
 	ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || command -v postgres >/dev/null || missing="$$missing postgresql"; \

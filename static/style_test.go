@@ -21,8 +21,8 @@ const (
 	usedLibrary  = "assets/vendor/basecoat-1.0.2.used.css"
 )
 
-// Pages load only those rules of the style library that can apply to them: the whole of it is more than twice as large,
-// and every first visit waits for it. After a change of classes, `make generate` writes the file.
+// Pages load only those rules of the style library that can apply to them: the whole library is more than twice as
+// large, and every first visit waits for it. After a change of classes, `make generate` writes the file.
 func TestTheStyleLibraryHasWhatPagesUse(t *testing.T) {
 	t.Parallel()
 	whole, err := os.ReadFile(wholeLibrary)
@@ -48,8 +48,8 @@ func TestTheStyleLibraryHasWhatPagesUse(t *testing.T) {
 	}
 }
 
-// usage holds what pages use: the words of their templates' and scripts' texts, those among them on lines with the word
-// class, and the style sheets beside the library.
+// usage is what pages use: words are the words in string literals of templates and scripts, classes those on lines
+// that contain “class”, and own are the style sheets that do not belong to the library.
 type usage struct {
 	words, classes map[string]bool
 	own            string
@@ -91,7 +91,7 @@ func newUsage(t *testing.T) usage {
 	return used
 }
 
-// declared matches the declaration of a custom property; a value in quotes may hold semicolons.
+// declared matches the declaration of a custom property; a value in quotes may contain semicolons.
 var declared = regexp.MustCompile(`(--[\w-]+):(?:"(?:[^"\\]|\\.)*"|'[^']*'|[^;{}"'])*;?`)
 
 // prune returns the rules that can apply, with the properties that they need.

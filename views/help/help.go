@@ -56,7 +56,8 @@ func Find(lang, name string) (chapter Chapter, found bool) {
 	return Chapters(lang)[at], true
 }
 
-// chapters are parsed once: the files are compiled in, and a test parses all of them.
+// chapters returns all chapters by language; they are parsed once. A missing file panics, which cannot happen at run
+// time: the files are compiled in, and a test parses all of them.
 var chapters = sync.OnceValue(func() map[string][]Chapter {
 	all := map[string][]Chapter{}
 	for _, lang := range text.Languages {
@@ -132,7 +133,8 @@ type Part struct {
 	IsHit bool
 }
 
-// maxQuery is how many characters of a query are used, around how many characters an excerpt shows.
+// maxQuery is how many characters of a query are used, around how many characters an excerpt shows before the first
+// hit; an excerpt has three times as many.
 const (
 	maxQuery = 100
 	around   = 60

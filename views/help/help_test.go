@@ -19,7 +19,7 @@ import (
 	"wending/views/text"
 )
 
-// anchors returns the addresses in the guide that links may have.
+// anchors returns the addresses in the guide that links may lead to.
 func anchors(lang string) map[string]bool {
 	known := map[string]bool{}
 	for _, chapter := range help.Chapters(lang) {
@@ -84,7 +84,8 @@ func TestPagesHaveChapters(t *testing.T) {
 // In Chinese a label is a code span or quoted; in English it is bold.
 var quoted = regexp.MustCompile(`“([^“”]+)”`)
 
-// notLabels are the texts in this form that no page has: emphasis, and examples of users' own names and texts.
+// notLabels are the texts in the form of labels that are not on any page: emphasis, and examples of users' own names
+// and texts.
 var notLabels = map[string]map[string]bool{
 	"en": {"stable": true, "Stable": true, "Agreement": true, "95% confidence interval": true, "P50 / P90": true},
 	"zh-CN": {
@@ -95,7 +96,7 @@ var notLabels = map[string]map[string]bool{
 
 var han = regexp.MustCompile(`\p{Han}`)
 
-// labelsIn are the labels that a section names, as texts.
+// labelsIn returns the labels that a section names.
 func labelsIn(t *testing.T, lang string, section help.Section) (labels []string) {
 	t.Helper()
 	content, err := goquery.NewDocumentFromReader(strings.NewReader(section.HTML))
@@ -121,8 +122,8 @@ func labelsIn(t *testing.T, lang string, section help.Section) (labels []string)
 	return labels
 }
 
-// keysOfTexts are the keys under which the catalogues of a language have each text, with … in place of inserted
-// values, and without a count in parentheses.
+// keysOfTexts maps each text in the catalogues of a language to its keys. The texts have … in place of inserted
+// values, and no counts in parentheses.
 func keysOfTexts(t *testing.T, lang string) map[string]map[string]bool {
 	t.Helper()
 	keys := map[string]map[string]bool{}

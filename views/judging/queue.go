@@ -41,9 +41,9 @@ func stageName(locale text.Locale, stage int) string {
 	return locale.Text("level." + string(stages[stage][0]))
 }
 
-// Queue returns the questions that the report's query asks for in the order of review: by level, the level with the
-// most at stake first, and within a level by risk. A random sample keeps the order in which it was drawn, so that it is
-// random as far as it is reviewed.
+// Queue returns the questions that the report's query selects in the order of review: by level, the level with the
+// most at stake first, and within a level by risk. A random sample keeps the order in which it was drawn, so that the
+// part reviewed so far is random, too.
 func Queue(r results.Report) []report.Summary {
 	query := r.Query
 	query.Sort = results.DefaultSort
@@ -128,7 +128,7 @@ func precedingNumber(queue []report.Summary, number int) int {
 	return queue[at-1].Number
 }
 
-// Same holds the questions whose answers have the same content, so that they can be judged at once.
+// Same holds the questions whose answers have the same content, so that they can be judged together.
 type Same struct {
 	// Passable are the questions that wait for a verdict and have no reason against passing them.
 	Passable []report.Summary
@@ -163,8 +163,8 @@ func open(r results.Report) []report.Summary {
 	return slices.DeleteFunc(Queue(r), func(item report.Summary) bool { return len(r.Reviews[item.QuestionID]) > 0 })
 }
 
-// openLine says how many questions of a level have no verdict, and which are the first ones. filter selects those of
-// the level; it is empty if no filter does.
+// openLine is a line about the questions of a level that have no verdict: how many there are, and the numbers of the
+// first ones. filter selects the questions of the level; it is empty if no filter does.
 type openLine struct{ count, numbers, filter string }
 
 // openByStage returns a line about the questions without a verdict for each level.

@@ -43,7 +43,7 @@ const (
 // elements, there are no links or images, and HTML stays text.
 type Formatter struct {
 	deadline time.Time
-	left     int // the length of the HTML so far, in bytes
+	left     int // how many bytes of HTML the page may still have
 }
 
 // New returns a formatter for one page.
@@ -68,8 +68,8 @@ func (f *Formatter) HTML(content string) string {
 }
 
 // Head returns the beginning of a text as HTML: about limit characters, or all of them if limit is 0. It ends after a
-// whole block, because half a cell would be a different number: a row of a table, a list item, a line of code, or, if
-// the first paragraph is longer than the limit, a sentence. isCut reports that there is more.
+// row of a table, a list item, a line of code, a paragraph or, if the first paragraph is longer than the limit, a
+// sentence: never inside a cell, because half a number would be a different number. isCut reports that there is more.
 func (f *Formatter) Head(content string, limit int) (html string, isCut bool) {
 	if utf8.RuneCountInString(content) > maxFormatted || time.Now().After(f.deadline) {
 		return "", false

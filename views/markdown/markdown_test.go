@@ -48,7 +48,7 @@ func TestEveryTextStays(t *testing.T) {
 	}
 }
 
-// The beginning of a text ends after a whole block: half a cell, item or line would be a different number.
+// The beginning of a text ends after a whole block: half a cell, item or line may show a different number.
 func TestABeginningEndsBehindABlock(t *testing.T) {
 	t.Parallel()
 	table := "| 项目 | 金额 |\n| --- | --- |\n"

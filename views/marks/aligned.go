@@ -173,7 +173,7 @@ func (q Question) layOut() *laidOut {
 	return &l
 }
 
-// typicalFirst returns the answers with the reference first, against which the others are marked: the most common
+// typicalFirst returns the answers, beginning with the reference against which the others are marked: the most common
 // answer or, if several are equally common, the one that deviates from most runs on the fewest facts.
 func (q Question) typicalFirst() []Distinct {
 	best, least := 0, q.rareFacts(q.Answers[0])
@@ -258,8 +258,8 @@ func sameVoices(one, other blocks.Unit) bool {
 		slices.Equal(one.Others[0].Answers, other.Others[0].Answers)
 }
 
-// terms returns an answer's wordings of the facts on which the answers contradict each other: the first run's
-// wording, or the answer's own.
+// terms returns how an answer words the facts on which the answers contradict each other: in the stored wording of
+// the value if the answer contains that, otherwise in the wording that is found in the answer.
 func (q Question) terms(one Distinct) (terms []blocks.Term) {
 	var read []facts.Fact
 	for _, run := range one.Runs {
@@ -321,7 +321,7 @@ func (a *Aligned) ToName(differing report.Facts) report.Facts {
 	return differing
 }
 
-// stretch is a run of places that are folded together, or a single visible place.
+// stretch is a sequence of places that are folded together, or a single visible place.
 type stretch struct {
 	isShown bool
 	places  []place

@@ -212,7 +212,7 @@ func table(head, rows string) string {
 	return html + "<tbody>" + rows + "</tbody></table>"
 }
 
-// cellsOfRow divides the pieces of a row, which were computed cell by cell, among the cells; nil if they were not.
+// cellsOfRow divides the pieces of a row among its cells; nil if the pieces were not computed cell by cell.
 func cellsOfRow(text string, pieces []blocks.Piece) (all [][]blocks.Piece) {
 	cells := blocks.Cells(text)
 	var now []blocks.Piece

@@ -15,8 +15,8 @@ import (
 	"wending/views/text"
 )
 
-// Texts of answers are rendered without templates, because a template has white space between its elements, which an
-// answer must not get.
+// Texts of answers are rendered without templates, because a template would add white space between elements, and so
+// to the answer.
 
 // keptEqual is how many equal characters stay visible next to a difference, foldEqual the minimum number of equal
 // characters between two differences that are folded.
@@ -25,7 +25,7 @@ const (
 	foldEqual = 40
 )
 
-// Difference shows how the most common answer becomes another: long equal parts are folded.
+// Difference shows how an answer differs from the most common one; long equal parts are folded.
 func Difference(pieces []measure.Piece) templ.Component {
 	return templ.ComponentFunc(func(ctx context.Context, w io.Writer) error {
 		var html strings.Builder

@@ -59,7 +59,7 @@ var heavy = []struct {
 	}},
 }
 
-// lines writes n lines.
+// lines returns count lines, numbered from 0.
 func lines(count int, line func(n int) string) string {
 	var b strings.Builder
 	for n := range count {

@@ -75,7 +75,7 @@ func (l *Layouts) keep(key layoutKey, one *laidOut) {
 // which they differ.
 func (q Question) layoutKey() layoutKey {
 	hash := sha256.New()
-	write := func(number int64) { _ = binary.Write(hash, binary.LittleEndian, number) } // a hash takes everything
+	write := func(number int64) { _ = binary.Write(hash, binary.LittleEndian, number) } // writing to a hash cannot fail
 	for _, one := range q.Answers {
 		write(int64(len(one.Text)))
 		write(int64(len(one.Runs)))
@@ -109,8 +109,8 @@ func (a *Allowance) Take(length int) {
 	}
 }
 
-// holds reports whether a page holds the folded content of a further question, whose answers have the given number of
-// bytes.
+// holds reports whether a page contains the folded content of a further question, whose answers have the given number
+// of bytes.
 func (a *Allowance) holds(length int) bool {
 	if a == nil {
 		return true

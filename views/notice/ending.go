@@ -71,7 +71,7 @@ type ended struct {
 	before string
 	// changed are the questions whose facts changed since the previous firing; nil if there was no previous firing.
 	changed *measure.FactChanges
-	// link leads from words of a value to a path of this site.
+	// link links words of a value to a path of this site.
 	link func(words, path string) []notify.Link
 }
 
@@ -230,7 +230,7 @@ func (e ended) changedLink(l text.Locale) []notify.Link {
 	return e.linkToChanges(l.Text("notify.facts.changed.count", "Count", e.changed.Questions))
 }
 
-// linkToChanges leads from words of a value to what changed since the previous firing.
+// linkToChanges links words of a value to the changes since the previous firing.
 func (e ended) linkToChanges(words string) []notify.Link {
 	if e.task.ScheduleID == nil {
 		return nil
@@ -239,7 +239,7 @@ func (e ended) linkToChanges(words string) []notify.Link {
 	return e.link(words, paths.WithQuery(paths.LibraryEntry("schedules", *e.task.ScheduleID), at)+"#changes")
 }
 
-// changedShown is how many questions whose facts changed a message names.
+// changedShown is the maximum number of questions with changed facts that a message names.
 const changedShown = 3
 
 // changedText states in how many questions the facts changed, and names the first of them.
@@ -361,7 +361,7 @@ func (w Writer) compareWithPrevious(ctx context.Context, e *ended) error {
 	return err
 }
 
-// worseShown is how many questions that got worse a message names.
+// worseShown is the maximum number of questions that a message names as worse.
 const worseShown = 5
 
 // worseLines returns a line for each question that got worse.

@@ -126,7 +126,7 @@ func (w Writer) alert(l text.Locale, d outbox.Delivery, task db.Task, data taskD
 	return nil
 }
 
-// link leads from words of a value to a path of this site; it is empty if the site's address is unknown.
+// link links words of a value to a path of this site; it returns nil if the site's address is unknown.
 func (w Writer) link(words, path string) []notify.Link {
 	if w.PublicURL == "" {
 		return nil
@@ -134,7 +134,7 @@ func (w Writer) link(words, path string) []notify.Link {
 	return []notify.Link{{Text: words, Address: w.PublicURL + path}}
 }
 
-// metricHref returns the address of the answers behind a metric's value; the variant has a name if there are several.
+// metricHref returns the address of the answers behind a metric's value; variant is empty if there is only one.
 func metricHref(task db.Task, metric measure.Metric, variant string, value float64) string {
 	number := 0
 	for _, one := range task.Variants {

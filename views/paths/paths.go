@@ -125,7 +125,8 @@ func Compare(id uuid.UUID) string { return Comparison + "?a=" + id.String() }
 // CompareWith returns the address of the comparison of two tasks.
 func CompareWith(a, b uuid.UUID) string { return Compare(a) + "&b=" + b.String() }
 
-// CarryReviews lists the verdicts that can be carried over to a task from another, whose reference names its variant.
+// CarryReviews lists the verdicts that can be carried over to a variant of a task from another task; from refers to
+// the other task, with its variant if it has several.
 func CarryReviews(id uuid.UUID, from string, variant int) string {
 	return ReviewCarry(id) + "?from=" + from + "&variant=" + strconv.Itoa(variant)
 }
@@ -177,7 +178,8 @@ func Results(id uuid.UUID) string { return Task(id) + "/results" }
 // PartialResults leads to the questions of a report that are finished before the others.
 func PartialResults(id uuid.UUID) string { return Results(id) + "?partial=1" }
 
-// BlankValue stands, as the value of a column, for questions without one. A form leaves out a field that is empty.
+// BlankValue is the value of a column's parameter that selects the questions without a value. It is not empty,
+// because forms leave out empty fields.
 const BlankValue = " "
 
 // ResultsMap has a square for each question of a report.
@@ -220,7 +222,7 @@ func VariantsBy(id uuid.UUID, measure string) string {
 	return WithQuery(Variants(id), url.Values{"by": {measure}})
 }
 
-// Report returns the address of the report of a task in numbers.
+// Report returns the address of a task's report in numbers.
 func Report(id uuid.UUID) string { return Task(id) + "/report" }
 
 // ReportBy returns the address of the report in numbers, grouped by a column of the dataset.
@@ -231,7 +233,7 @@ func ReportBy(id uuid.UUID, column string) string {
 // Review shows the progress of a task's review, which is also signed off there.
 func Review(id uuid.UUID) string { return Task(id) + "/review" }
 
-// Presence returns the address of the progress of a task's review, as part of its pages.
+// Presence returns the address that a task's pages poll for the progress of its review and what others do.
 func Presence(id uuid.UUID) string { return Task(id) + "/presence" }
 
 // NextReview leads to the next question that waits for the reader's verdict.
@@ -268,8 +270,8 @@ func Launches(id uuid.UUID) string { return Gallery(id) + "#launches" }
 // Launch returns the address of one launch of a task.
 func Launch(id, launch uuid.UUID) string { return Task(id) + "/launches/" + launch.String() }
 
-// LaunchRuns returns the address of the page of one launch with the runs that ended in an outcome, succeeded or failed,
-// and from since until until; an empty outcome and nil do not limit them.
+// LaunchRuns returns the address of the page of one launch, limited to the runs with an outcome (succeeded or failed)
+// that ended between since and until. An empty outcome and nil times do not limit the runs.
 func LaunchRuns(id, launch uuid.UUID, outcome string, since, until *time.Time) string {
 	query := url.Values{}
 	if outcome != "" {
@@ -432,7 +434,8 @@ func Project(id uuid.UUID) string { return Projects + "/" + id.String() }
 // Shares returns the address of the share links of a task.
 func Shares(id uuid.UUID) string { return Task(id) + "/shares" }
 
-// SharesOf returns the address of the page of a task's links with a form for a kind of link to a question.
+// SharesOf returns the address of the page of a task's share links, with its form filled in for a kind of link and a
+// question.
 func SharesOf(id uuid.UUID, kind string, number int) string {
 	return WithQuery(Shares(id), url.Values{"kind": {kind}, "number": {strconv.Itoa(number)}})
 }

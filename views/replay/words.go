@@ -20,8 +20,8 @@ type Line struct {
 	Text  string
 }
 
-// shownText is how many characters of a text that arrives in pieces the log shows, maxLines is the maximum number of
-// its lines.
+// shownText is the maximum number of characters that the log shows of a text that arrives in pieces, maxLines the
+// maximum number of the log's lines.
 const (
 	shownText = 400
 	maxLines  = 1000

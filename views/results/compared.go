@@ -38,7 +38,8 @@ func besidePeople(evaluator db.Evaluator) (filters []string) {
 // IsBesidePeople reports whether the query keeps answers by the verdicts of an evaluator and of people.
 func (q Query) IsBesidePeople() bool { return strings.HasPrefix(q.Filter, filterPeople) }
 
-// Compare groups the answers that both evaluators and people have judged by the filter that keeps them.
+// Compare returns the answers that both evaluators and people have judged, by the filter that keeps them and by item
+// id.
 func Compare(judged []review.JudgedRun) map[string]map[int64][]review.JudgedRun {
 	compared := map[string]map[int64][]review.JudgedRun{}
 	for _, one := range judged {

@@ -22,8 +22,8 @@ type Query struct {
 	Filter, Review, Sort, Search string
 	// Reason keeps questions with a verdict for that reason; empty matches any.
 	Reason string
-	// By keeps questions with a verdict of that reviewer, with Review one of those verdicts, and AssignedTo those that
-	// are assigned to that reviewer; empty matches any.
+	// By keeps questions with a verdict of that reviewer; if Review is not empty, the verdict must be that one.
+	// AssignedTo keeps questions that are assigned to that reviewer. Empty matches any.
 	By, AssignedTo string
 	// FinishReason and ErrorCode keep questions with a run that ended for that reason and with that code; empty
 	// matches any.
@@ -32,8 +32,8 @@ type Query struct {
 	Series string
 	// Variant is the number of the variant whose runs count; 0 means all.
 	Variant int
-	// Slice holds the parameters that narrow questions by columns of the dataset and numbers of runs: column.<name>,
-	// min_latency_ms …
+	// Slice holds the parameters that narrow questions by columns of the dataset and by measurements of runs:
+	// column.<name>, min_latency_ms …
 	Slice url.Values
 	// Sample is the id of the random sample whose questions are selected; nil means all questions.
 	Sample *uuid.UUID
@@ -143,7 +143,7 @@ const (
 	FilterUnrated = "unrated"
 	// FilterMissing keeps questions with planned runs that did not take place.
 	FilterMissing = "missing"
-	// FilterUnsettled keeps questions whose most common answer more runs may still change.
+	// FilterUnsettled keeps questions whose most common answer could still change with more runs.
 	FilterUnsettled = "unsettled"
 	// FilterSame keeps questions whose answers have the same content: identical ones, and those that differ in format
 	// only.

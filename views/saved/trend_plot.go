@@ -12,7 +12,7 @@ import (
 	"wending/views/text"
 )
 
-// plotWidth and plotHeight are the units in which a plot is drawn, with space for the labels of its axes.
+// plotWidth and plotHeight are the size of a plot in its own units, with space for the labels of its axes.
 const (
 	plotWidth, plotHeight      = 640.0, 190.0
 	left, right, top, bottom   = 56.0, 12.0, 12.0, 26.0
@@ -24,7 +24,7 @@ const (
 type curve struct {
 	name   string
 	number int
-	// line consists of pieces without gaps, band of the intervals as areas.
+	// line has the pieces of the line between its gaps, band the intervals of these pieces as areas.
 	line, band []string
 	dots       []dot
 	// average and limits are pieces of the moving average and of its upper and lower limits.
@@ -143,7 +143,7 @@ func (p TrendPage) restarts(x func(int) float64) (marks []restart) {
 // control adds the moving average of a variant's metric with its limits, and marks where it leaves them (metrics.md,
 // Nights).
 func (p TrendPage) control(c *curve, metric measure.Metric, x func(int) float64, y func(float64) float64) {
-	if p.hasGaps { // tasks that people start are not comparable nights
+	if p.hasGaps { // only the nights of a schedule are comparable
 		return
 	}
 	var all []measure.FiringSummary

@@ -32,7 +32,7 @@ func PlanWords(l text.Locale, plan cron.Plan, expression string) string {
 	return dayWords(l, shape, expression)
 }
 
-// dayWords is like Words, for a plan that fires at certain times on certain days.
+// dayWords is like PlanWords, for a plan that fires at certain times on certain days.
 func dayWords(l text.Locale, shape cron.Shape, expression string) string {
 	times := timesOf(shape)
 	if times == nil || shape.Months != nil || shape.Days != nil && shape.Weekdays != nil {

@@ -154,7 +154,7 @@ func (s Summary) said(locale text.Locale) (said []sentence) {
 	return append(said, s.reliability(locale)...)
 }
 
-// reliability returns the sentence about how far the model that groups answers agrees with people, if these have
+// reliability returns the sentence about how far the model that groups answers agrees with people, if people have
 // grouped some of them.
 func (s Summary) reliability(locale text.Locale) []sentence {
 	of := s.Reliability
@@ -323,10 +323,10 @@ func (s Summary) saidOfOne(locale text.Locale, row report.VariantStatistics) (sa
 	return said
 }
 
-// sentence is a sentence of the report, with the address of what it counts; empty without one.
+// sentence is a sentence of the report, with the address of what it counts; href is empty if there is none.
 type sentence struct{ text, href string }
 
-// textsOf returns sentences for readers who cannot follow their addresses.
+// textsOf returns the texts of sentences without their addresses, for readers who cannot follow links.
 func textsOf(sentences []sentence) (texts []string) {
 	for _, one := range sentences {
 		texts = append(texts, one.text)

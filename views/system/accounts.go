@@ -145,7 +145,7 @@ type Shares struct {
 	// Address is the address of the link that was just created, which is shown once.
 	Address string
 	Errors  map[string]string
-	// Kind and Number are what the form has chosen.
+	// Kind and Number are the values chosen in the form.
 	Kind, Number string
 	// IsFinished reports that there is a report.
 	IsFinished bool

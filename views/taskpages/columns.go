@@ -123,7 +123,7 @@ func amountOf(cost *string) (amount float64, isKnown bool) {
 // costDigits are the significant digits of amounts of money in the list.
 const costDigits = 4
 
-// names are the present names of entries of the library, by their ids.
+// names are the current names of entries of the library, by their ids.
 type names map[uuid.UUID]string
 
 // agent returns the name of an agent or model that a task calls: its name in the library or, once deleted, its name

@@ -9,7 +9,7 @@ import (
 	"wending/views/results"
 )
 
-// plotWidth and plotHeight are the units in which plots are drawn; the page stretches them.
+// plotWidth and plotHeight are the size of plots in their own units; the page stretches plots.
 const plotWidth, plotHeight = 600.0, 100.0
 
 // column is one bar of a plot as drawn: failures are on top of successes.

@@ -70,9 +70,9 @@ func (c *Catalogue) Locale(lang, theme string) Locale {
 	return Locale{Lang: lang, Theme: theme, texts: c.languages[lang], catalogue: c}
 }
 
-// Text returns a text of the catalogue with the arguments, which are pairs of name and value, inserted. An integer
-// named Count selects the plural form and is written with separators, as are all integers. A missing key is returned
-// unchanged; a test ensures that none is missing.
+// Text returns a text of the catalogue and inserts the arguments, which are pairs of a name and a value. An integer
+// named Count selects the plural form; all integers are written with separators. A missing key is returned unchanged;
+// a test ensures that none is missing.
 func (l Locale) Text(key string, args ...any) string {
 	if len(args) == 0 {
 		return l.plain(key)

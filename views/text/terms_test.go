@@ -65,7 +65,7 @@ func TestChineseTextsUseOneTermPerThing(t *testing.T) {
 	}
 }
 
-// Punctuation in Chinese text is full width, and a blank separates Chinese from Latin letters and digits.
+// Punctuation in Chinese text is full width, and a space separates Chinese from Latin letters and digits.
 func TestChineseIsSetAsItShould(t *testing.T) {
 	t.Parallel()
 	// Texts that the specification prescribes to the letter, and related texts.
@@ -85,7 +85,7 @@ func TestChineseIsSetAsItShould(t *testing.T) {
 	}
 }
 
-// Habits that no English text keeps: the words on the left, and what to write instead.
+// English texts avoid the words on the left; the right side names what to write instead.
 func TestEnglishTextsArePlain(t *testing.T) {
 	t.Parallel()
 	habits := map[string]string{

@@ -127,7 +127,8 @@ func TestCataloguesHaveTheSameTexts(t *testing.T) {
 	}
 }
 
-// A language with a singular has it for every text that counts: otherwise there would be no text for a count of one.
+// In a language with a singular, every text with a count has a singular form: otherwise there would be no text for a
+// count of one.
 func TestWhatCountsHasASingular(t *testing.T) {
 	t.Parallel()
 	english := locale(t, "en")
@@ -178,7 +179,7 @@ func TestKeysOfSourcesAndCatalogueAreTheSame(t *testing.T) {
 	}
 }
 
-// dynamicKeys are the keys that the sources assemble, with the values that they consist of.
+// dynamicKeys returns the keys that the sources assemble at run time, for every value that a key can be made from.
 func dynamicKeys(t *testing.T) map[string]bool {
 	t.Helper()
 	keys := map[string]bool{}

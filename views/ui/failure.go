@@ -41,15 +41,15 @@ const (
 	FinishTruncated = string(protocol.FinishLength)
 )
 
-// The ways in which a call can end that readers must see in addition to its status.
+// Endings of a call that readers must see in addition to its status.
 const (
 	EndedTruncated = "truncated"
 	EndedRefused   = "refused"
 	EndedFiltered  = "filtered"
 )
 
-// EndedOf returns in which of these ways a run ended, based on its status, its error code and its finish reason;
-// empty means none of them.
+// EndedOf returns which of these endings a run had, based on its status, its error code and its finish reason; empty
+// means none of them.
 func EndedOf(status db.RunStatus, code, finish *string) string {
 	switch {
 	case status == db.RunSucceeded && finish != nil && *finish == FinishTruncated:

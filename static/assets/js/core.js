@@ -4,8 +4,8 @@
   const root = document.documentElement;
   const body = document.body;
 
-  // Toasts report what happened and disappear; one under the pointer stays. A new one takes the place of the one before it, so that
-  // nothing moves, unless that reports an error.
+  // Toasts report what happened and disappear; one under the pointer stays. A new toast replaces the previous one, so
+  // that nothing moves, unless the previous one reports an error.
   const toasts = document.getElementById("toasts");
   function leaveLater(note) {
     setTimeout(() => (note.matches(":hover") ? leaveLater(note) : note.remove()), 5000);
@@ -25,7 +25,7 @@
     history.replaceState(null, "", here);
   }
 
-  // A lasting message shows that the figures are old while the server cannot be reached.
+  // While the server cannot be reached, a permanent message states that the figures are out of date.
   const offline = document.getElementById("offline");
   let lastContact = Date.now();
   function setOffline(isOffline) {
@@ -61,7 +61,7 @@
   document.querySelectorAll("[data-keep-place]").forEach((button) => button.addEventListener("click", () => {
     button.form.elements.back.value = location.pathname + location.search + location.hash;
     const opened = [...document.querySelectorAll("details")].map((details, n) => (details.open ? n : -1)).filter((n) => n >= 0);
-    // Texts have other lengths in another language, so the position is restored by the id of what is being read.
+    // Texts differ in length between languages, so the position is restored by the id of what is being read.
     const read = [...document.querySelectorAll("article[id]")].find((article) => article.getBoundingClientRect().bottom > 160);
     const anchor = read ? { id: read.id, top: read.getBoundingClientRect().top } : null;
     sessionStorage.setItem(placeKey, JSON.stringify({ path: location.pathname + location.search, top: scrollY, anchor, opened }));
@@ -108,7 +108,8 @@
     }));
   });
 
-  // A page asks for news at most once a second, whatever on it is news, and not while it is hidden. mayAsk takes a page's turn.
+  // A page polls at most once a second, however many of its parts poll, and not while it is hidden. mayAsk reports
+  // whether a part may send a request now, and if so, counts it.
   let lastAsked = 0;
   function mayAsk() {
     if (document.visibilityState !== "visible" || Date.now() - lastAsked < 1000) return false;
@@ -116,15 +117,15 @@
     return true;
   }
   window.wending.mayAsk = mayAsk;
-  // Parts that show the present state refresh themselves at their tick: one part after another.
+  // Parts that show the current state are refreshed in turn, one at each tick.
   let ticked = 0;
   setInterval(() => {
     const parts = document.querySelectorAll("[data-active][hx-trigger^=tick]");
     if (parts.length > 0 && mayAsk()) parts[ticked++ % parts.length].dispatchEvent(new CustomEvent("tick"));
   }, 1000);
 
-  // Failures of background requests are reported once, by the lasting message; failures of a user's own requests
-  // are reported at once.
+  // Failures of background requests are reported only once, by the permanent message; failures of a user's own
+  // requests are reported immediately.
   function isBackground(event) {
     return /^(tick|rows|progress|flights|events|every)\b/.test(event.detail.elt.getAttribute("hx-trigger") || "");
   }
@@ -176,7 +177,7 @@
       const details = closer.closest("details");
       const top = details.getBoundingClientRect().top;
       details.open = false;
-      // back to its beginning, if that had been scrolled away
+      // back to its beginning, if that was above the window
       window.scrollBy({ top: Math.min(0, top - 160), behavior: "instant" });
       details.querySelector("summary").focus({ preventScroll: true });
     }
@@ -266,7 +267,7 @@
     exportFile(link);
   });
 
-  // Menus close with Escape, and their button has the focus again.
+  // Escape closes a menu and returns the focus to its button.
   document.addEventListener("keydown", (event) => {
     const menu = event.key === "Escape" && document.querySelector("details[data-closes][open]");
     if (!menu) return;
@@ -274,7 +275,7 @@
     menu.open = false;
     menu.querySelector("summary").focus();
   }, true);
-  // A menu that is open stays so while the part around it is replaced.
+  // An open menu stays open when the part around it is replaced.
   body.addEventListener("htmx:beforeSwap", (event) => {
     const opened = [...event.detail.target.querySelectorAll("details[data-closes]")].map((menu) => menu.open);
     if (!opened.includes(true)) return;
@@ -284,8 +285,8 @@
     }, { once: true });
   });
 
-  // The tabs of a task keep what was chosen on each – filters, order, page – and where it was read, for as long as the window is
-  // open. A tab that is only finished questions of before leads to all of them once there are.
+  // Each tab of a task remembers what was chosen on it – filters, order, page – and its scroll position, for as long
+  // as the window is open. That a page showed only the questions finished by then is not remembered.
   const tabs = document.querySelector("[data-tabs]");
   const tabKey = (path) => "wending-tab-" + path;
   if (tabs) {
@@ -309,8 +310,9 @@
     });
   }
 
-  // What others do with a task is asked for every two seconds while they do something, and less and less often while they do not.
-  // Their verdicts appear in place (review.js) where nothing moves by it; what a page cannot show in place it says in one line.
+  // Polls what others do with a task: every two seconds while they are active, and less and less often while they are
+  // not. Their verdicts appear in place (review.js) if that moves nothing; one line announces whatever a page cannot
+  // show in place.
   const least = 2000;
   const most = 15000;
   const news = () => document.querySelector("[data-presence]");
@@ -338,7 +340,7 @@
     reviewed = told.textContent;
     latest = told.dataset.latest;
     const event = new CustomEvent("wending:verdicts", { cancelable: true, detail: { changes, judged: told.dataset.judged } });
-    const isShown = isNew && !body.dispatchEvent(event); // by a script that could show them all
+    const isShown = isNew && !body.dispatchEvent(event); // a script that showed them all cancels the event
     if (isNew && !isShown) said = told.dataset.news;
     if (told.dataset.state && told.dataset.state !== news().dataset.state && !document.querySelector("[data-progress]")) said = news().dataset.changed;
     showNews();
@@ -349,7 +351,7 @@
     try {
       const address = news().dataset.presence + (latest === null ? "" : "?after=" + latest);
       const answer = await fetch(address, { headers: { "HX-Request": "true" } });
-      if (!answer.ok || answer.redirected) return; // signed out, or deleted: other requests say so
+      if (!answer.ok || answer.redirected) return; // signed out, or deleted: other requests report that
       take(new DOMParser().parseFromString(await answer.text(), "text/html"));
     } catch { // no connection; other parts of the page report it
       pause = most;

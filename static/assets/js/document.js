@@ -19,7 +19,7 @@
     count.textContent = shown + " / " + cards.length;
   }
   let typed = 0;
-  // all texts are searched
+  // delayed, because every input searches all texts
   form.addEventListener("input", () => { clearTimeout(typed); typed = setTimeout(apply, 150); });
   form.addEventListener("submit", (event) => event.preventDefault());
   apply();

@@ -1,4 +1,4 @@
-// An image opens over the page; arrow keys lead to the others. Without scripts its link leads to it.
+// An image opens over the page; arrow keys lead to the other images. Without scripts, a link opens the image file.
 (function () {
   "use strict";
   const box = document.getElementById("lightbox");

@@ -7,7 +7,7 @@
   const places = [...bar.querySelectorAll("[data-judge]")];
   const { save, toggleReason, openNoteOf, undo, isPlaceJudged } = window.wending;
 
-  // Of several variants one is judged at a time: the first one without a verdict.
+  // If there are several variants, one is judged at a time: the first one without a verdict.
   let place = places.find((one) => !isPlaceJudged(one)) || places[0];
   function showVariant() {
     if (places.length < 2) return;
@@ -50,8 +50,8 @@
   });
   window.addEventListener("pageshow", () => { isLeaving = false; });
 
-  // Steps through the places where the answers differ on a fact; side by side, facts are not marked. A jump unfolds
-  // the text that hides the place.
+  // Steps through the places where the answers differ on a fact or, if no facts are marked (as in the side-by-side
+  // view), through all differences. A jump unfolds the text that hides the place.
   function differs() {
     const places = [...card.querySelectorAll(".judging-text .is-fact")].filter((part) => !part.querySelector(".is-fact"));
     return places.length ? places : [...card.querySelectorAll(".judging-text ins")];
@@ -67,7 +67,7 @@
     all[at].scrollIntoView({ block: "center", behavior: "instant" });
   }
 
-  // Places that only differ in words are unfolded as long as everything still fits the window.
+  // Places that differ only in wording are unfolded as long as everything still fits into the window.
   const room = () => bar.getBoundingClientRect().top - card.querySelector(".judging-text").getBoundingClientRect().bottom;
   for (const fold of card.querySelectorAll(".judging-text details:has(.unit):not(:has([hx-get]))")) {
     fold.open = true;

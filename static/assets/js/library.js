@@ -1,4 +1,5 @@
-// The forms of the library highlight the variables of templates during typing, and fill in a recognised protocol.
+// The forms of the library highlight the variables of templates while the user types, and fill in a recognised
+// protocol.
 (function () {
   "use strict";
   const place = /\{\{\s*([\p{L}\p{M}\p{N}_]+)\s*\}\}/gu;

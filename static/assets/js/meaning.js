@@ -1,4 +1,4 @@
-// Moving answers between groups that say the same: by dragging, by keys, or by the choice beside each answer.
+// Moves answers between groups of the same meaning: by dragging, with keys, or with the list next to each answer.
 (function () {
   "use strict";
   const form = document.querySelector(".regroup");
@@ -18,7 +18,7 @@
     event.target.focus({ preventScroll: true });
   });
 
-  // What is dragged is the handle, so that the text of an answer can still be selected.
+  // Only the handle can be dragged, so that the text of an answer can still be selected.
   let dragged = null;
   const groupAt = (event) => event.target.closest("[data-group]");
   form.addEventListener("dragstart", (event) => {
@@ -45,7 +45,7 @@
     dragged = null;
   });
 
-  // j and k lead from answer to answer, the letter of a group moves the answer there.
+  // j and k step from answer to answer; the letter of a group moves the focused answer into it.
   document.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { form.requestSubmit(); return; }
     if (event.repeat || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog")) return;

@@ -190,7 +190,7 @@
         const bar = row.children[1].firstElementChild;
         const from = Math.min((100 * span.start) / whole, 99.5);
         const to = Math.max((100 * end) / whole, from + 0.5);
-        bar.style.clipPath = `inset(0 ${100 - to}% 0 ${from}% round 2px)`; // the scale changes while nothing is laid out again
+        bar.style.clipPath = `inset(0 ${100 - to}% 0 ${from}% round 2px)`; // the bar changes without a new layout
         row.children[2].textContent = seconds(end - span.start) + (span.state === "failed" ? " ✕" : "");
       });
     }
@@ -218,8 +218,8 @@
     part.dataset.shown = key;
     part.replaceChildren(...shown);
   }
-  // exhibit shows a file in the form that the server provides: an image, a player, a link, or the reason why there
-  // is none. While the file is being copied, it asks again.
+  // exhibit shows a file in the form that the server provides: an image, a player, a link, or the reason why there is
+  // none. While the file is being copied, exhibit polls the server for it.
   let asking = null;
   let askAfter = 1000;
   function exhibit(id, path) {
@@ -263,7 +263,7 @@
     position = Math.min(Math.max(to, 0), duration());
     show();
   }
-  // seekLinked goes to the time that the address names, or to another one.
+  // seekLinked goes to the time in the address or, if it contains none, to the given time.
   function seekLinked(otherwise) {
     const at = /^#at=(\d+)$/.exec(location.hash);
     seek(at ? Number(at[1]) : otherwise);
@@ -339,7 +339,7 @@
     event.preventDefault();
   });
 
-  // The events of finished calls are read at once, those of a running call as they happen.
+  // The events of finished calls are read immediately, those of a running call as they happen.
   const reading = tracks.filter((track) => track.box.dataset.events).map((track) => fetch(track.box.dataset.events)
     .then((answer) => (answer.ok ? answer.json() : { items: [] }))
     .then((answer) => answer.items.forEach((event) => track.add(event)))
@@ -356,7 +356,7 @@
   const types = ["task_started", "text", "reasoning", "node", "tool", "progress_update", "image_preview", "asset", "error_occurred", "retry", "task_completed", "other"];
   const source = new EventSource(root.dataset.live);
   let telling = null;
-  function tell() { // the server writes the log as text, and is asked for new lines
+  function tell() { // requests new lines of the log, which the server renders
     if (telling === null) telling = setTimeout(() => {
       telling = null;
       document.body.dispatchEvent(new CustomEvent("events"));
@@ -395,7 +395,7 @@
     if (event.detail.elt.id === "log-tail") tell();
   }));
 
-  // Of a growing log the first and the last lines stay, and it stays at its end until the user scrolls away from
+  // A growing log keeps only its first and last lines, and stays scrolled to its end until the user scrolls away from
   // there.
   const seen = document.querySelector(".log.is-followed .seen"), list = seen.querySelector(".lines");
   let isAtEnd = true;

@@ -52,9 +52,9 @@
   if (location.hash === "#last" && atLoad.length) window.addEventListener("load", () => show(atLoad[atLoad.length - 1]));
   if (location.hash === "#first" && atLoad.length) atLoad[0].focus({ preventScroll: true });
 
-  // The bar and the map show the reader's position. The squares of the map come when they are needed.
+  // The bar and the map show the reader's position. The squares of the map are loaded when they are needed.
   const sheet = map && map.querySelector(".map-sheet");
-  const places = new Map(atLoad.map((card) => [card.id, card.dataset.place])); // a card that is replaced has none
+  const places = new Map(atLoad.map((card) => [card.id, card.dataset.place])); // a replacement of a card does not contain its position
   let squares = [];
   let inOrder = [];
   let arriving = null;
@@ -72,7 +72,7 @@
       sheet.addEventListener("htmx:afterRequest", () => {
         squares = [...sheet.querySelectorAll(".squares a")];
         inOrder = squares.filter((square) => square.dataset.place).sort((a, b) => a.dataset.place - b.dataset.place);
-        if (!squares.length) arriving = null; // to be asked for again
+        if (!squares.length) arriving = null; // the next call requests them again
         showPlace();
         resolve();
       }, { once: true });
@@ -112,7 +112,7 @@
     folds.forEach((fold) => { fold.open = open; });
     window.scrollBy({ top: anchor.getBoundingClientRect().top - top, behavior: "instant" });
   }
-  // Leads to the next question of a kind among those shown, on any page: the map has them all.
+  // Leads to the next question of a kind, on any page of the report: the map has all its questions.
   function seek(by, kind) {
     withSquares(() => {
       const here = inOrder.indexOf(squareOf(current()));

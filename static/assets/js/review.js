@@ -164,7 +164,7 @@
     queues.set(place, queued.catch(() => {}));
     return queued;
   }
-  // What was hidden until the reviewer's own verdict is shown now.
+  // Shows what was hidden until the reviewer gave a verdict.
   function unseal(place) {
     const sealed = place.closest && place.closest("article") && place.closest("article").querySelector("[data-sealed]");
     if (sealed) window.htmx.trigger(sealed, "judged");
@@ -177,7 +177,7 @@
     const before = own ? { verdict: own.dataset.verdict, note: own.querySelector(".remark").textContent, reasons: storedReasons(own) } : null;
     const note = field ? field.value : before ? before.note : "";
     const reasons = chosenReasons(place, verdict, own);
-    // reported already
+    // nothing has changed
     if (verdict && before && before.verdict === verdict && before.note === note && sameReasons(before.reasons, reasons)) {
       if (isChoice) place.dispatchEvent(new CustomEvent("wending:judged", { bubbles: true }));
       return undefined;
@@ -235,7 +235,7 @@
     location.assign(last.back);
   }
 
-  // Questions that were passed together are taken back together, by the form of their list.
+  // Verdicts on questions that were passed together are undone together, by the form of their list.
   function undoBatch(last) {
     const form = document.createElement("form");
     form.setAttribute("method", "post");
@@ -317,13 +317,14 @@
     const own = saidBy(place, reviewer());
     if (own && event.target !== isLeft && !place.contains(event.relatedTarget) && own.querySelector(".remark").textContent !== event.target.value) save(place, own.dataset.verdict, false);
   });
-  // A card is not replaced while somebody is typing in it; its poll asks again.
+  // A card is not replaced while somebody is typing in it; its next poll replaces it.
   document.body.addEventListener("htmx:beforeSwap", (event) => {
     const target = event.detail.target;
     if (target.matches(".result") && target.contains(document.activeElement) && isNote(document.activeElement)) event.detail.shouldSwap = false;
   });
-  // Verdicts that others give meanwhile appear in their lists. One that would move what is in sight waits until its card has left the
-  // window, or until somebody presses the sign with the verdict that the card carries until then.
+  // New verdicts of other people appear in their lists. A verdict that would move visible content waits until its
+  // card has left the window, or until the user presses the button with the verdict that the card shows in the
+  // meantime.
   const waiting = new Map(); // pairs of a list and what it is to show, by card
   function put(list, arrived) {
     const isSame = (one) => one.dataset.reviewer === arrived.dataset.reviewer && (!list.id.endsWith("-answers") || one.dataset.run === arrived.dataset.run);
@@ -352,7 +353,7 @@
     waiting.get(card).push([list, arrived]);
     card.querySelector(".said-news").textContent = words;
   }
-  // Where everything beside a list is, within its card.
+  // Returns a function that describes the positions of everything around a list within its card.
   function placesBeside(list, card) {
     const beside = [...list.children];
     for (let part = list; part !== card; part = part.parentElement) beside.push(...part.parentElement.children);
@@ -386,7 +387,7 @@
   refreshAll();
   document.body.addEventListener("htmx:afterSwap", refreshAll);
 
-  // The form that signs off a report knows the reviewer, and stores the name for other pages.
+  // The reviewer's name in the form that signs off a report is stored for other pages.
   const named = document.querySelector("[data-reviewer-name]");
   if (named) named.form.addEventListener("submit", () => { if (named.value.trim()) keepReviewer(named.value.trim()); });
 

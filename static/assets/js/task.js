@@ -11,7 +11,7 @@
   }
   if (!live().dataset.progress) return;
 
-  // The board's squares are painted where a question's letter has changed: capitals have runs that failed.
+  // Repaints the board's squares of questions whose letter has changed; a capital means that runs failed.
   const board = document.getElementById("board");
   const words = board ? JSON.parse(board.dataset.words) : {};
   let painted = live().dataset.board;
@@ -57,7 +57,7 @@
     if (wantsNotification()) new Notification(live().dataset.ended, { tag: location.pathname });
     later();
   }));
-  // While calls take long nothing else changes: then the list of calls alone is asked for.
+  // During long calls nothing else changes, so only the list of calls is requested.
   setInterval(() => {
     if (document.visibilityState !== "visible" || !live().dataset.progress || Date.now() - last < 3000 || !mayAsk()) return;
     last = Date.now();

@@ -1,4 +1,4 @@
-// The forms for tasks check values during typing, and show what is still missing.
+// The forms for tasks check values while the user types, and show what is still missing.
 (function () {
   "use strict";
   const form = document.getElementById("create");
@@ -71,7 +71,7 @@
   });
   form.addEventListener("submit", (event) => {
     const button = event.submitter;
-    if (button && button.hasAttribute("formaction")) return; // the switch of language
+    if (button && button.hasAttribute("formaction")) return; // the language switch
     if (isSending) { // a second click
       event.preventDefault();
       return;
@@ -90,14 +90,15 @@
       submit.textContent = message("busy");
       return;
     }
-    // Not before the browser has read the form, because a disabled button's value would not be sent.
+    // Delayed until the browser has read the form, because a disabled button's value would not be sent.
     isSending = true;
     setTimeout(() => {
       submit.textContent = message("busy");
       refresh();
     });
   });
-  // What a number of questions and runs can show: the same formula as the server's (metrics.md, How many questions and runs).
+  // The smallest difference that a number of questions and runs can show, by the same formula as on the server
+  // (metrics.md, How many questions and runs).
   const power = 2.802;
   function showDesign(root) {
     const of = (name) => Number(root.dataset[name]);

@@ -1,5 +1,5 @@
-// The list of tasks: ticks for a comparison, and rows that follow the tasks. It requests all its rows at once,
-// every second while they change, and up to every ten seconds while they do not. The server answers 204 if they are
+// The list of tasks: ticks for a comparison, and rows that follow the tasks. One request fetches all rows, every
+// second while they change, and down to every ten seconds while they do not. The server answers 204 if they are
 // unchanged.
 (function () {
   "use strict";
@@ -26,7 +26,7 @@
     wait = event.detail.xhr.status === 200 ? least : Math.min(slowest, wait * 1.5);
     again();
   });
-  // What is read stays where it is: rows change in place, and that there are other rows is said in one line.
+  // Nothing that is being read moves: rows change in place, and one line announces that there are other rows.
   const news = document.getElementById("rows-news");
   const rowsOf = (part) => [...part.querySelectorAll("tbody > tr[id]")];
   document.body.addEventListener("htmx:beforeSwap", (event) => {
