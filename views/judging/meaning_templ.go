@@ -23,14 +23,14 @@ import (
 	"wending/views/ui"
 )
 
-// Regrouping is a question whose answers of one variant a person groups by meaning.
+// Regrouping is the data of the page on which a person groups one variant's answers to a question by meaning.
 type Regrouping struct {
 	results.Report
 	results.Card
 	// Variant is the number of the variant; Answers are its answers, in the order of the groups.
 	Variant int
 	Answers []Answer
-	// Notes are the lines of the groups, by their numbers; further groups are empty.
+	// Notes has a line about each known group, by the group's number.
 	Notes []string
 	// Version is the version of people's grouping that is shown; 0 if there is none.
 	Version  int
@@ -47,8 +47,8 @@ type Answer struct {
 	IsUnsure bool
 }
 
-// NewRegrouping returns the answers of a variant; contents has the number of the content of each of runs, which have
-// an answer. Where no groups are known, each content is one.
+// NewRegrouping returns the answers of a variant. runs are its runs that have an answer; contents numbers the content
+// of each, so that equal contents have equal numbers. If no groups are known, each content is its own group.
 func NewRegrouping(r results.Report, card results.Card, variant int, runs, contents []int) Regrouping {
 	likeness := card.Question.Likeness(variant)
 	g := Regrouping{Report: r, Card: card, Variant: variant, Version: likeness.Version, Reviewer: r.Reviewer}
@@ -87,10 +87,10 @@ func (g Regrouping) textOf(run int) string {
 	return ""
 }
 
-// groups returns how many groups are offered: as many as there are answers, and those that other variants have.
+// groups returns how many groups are offered: one for each answer, and at least as many as the question has groups.
 func (g Regrouping) groups() int { return max(len(g.Notes), len(g.Answers)) }
 
-// note returns the line of a group; empty if it has none.
+// note returns the line about a group; empty if there is none.
 func (g Regrouping) note(group int) string {
 	if group < len(g.Notes) {
 		return g.Notes[group]
@@ -119,8 +119,8 @@ func runsOf(answer Answer) string {
 // regroupedAt is how many characters of an answer are shown before it is expanded.
 const regroupedAt = 160
 
-// MeaningPage has a person group the answers of a variant to a question by meaning. It works without scripts: each
-// answer has a choice of its group; with them answers are dragged, or moved by keys.
+// MeaningPage is the page on which a person groups a variant's answers to a question by meaning. Without scripts,
+// each answer has a list to choose its group from; with scripts, answers can also be dragged, or moved with keys.
 func MeaningPage(frame ui.Frame, g Regrouping) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -28,7 +28,7 @@ type Judging struct {
 	Card results.Card
 	// Reasons are the reasons that a verdict may have.
 	Reasons []string
-	// Passable is how many questions can be passed at once; 0 in a part of the queue.
+	// Passable is how many questions can be passed together; 0 if only a part of the queue is shown.
 	Passable int
 }
 
@@ -43,7 +43,7 @@ func (j Judging) likeness() report.Likeness {
 // maxLetters is how many letters a finding shows.
 const maxLetters = 6
 
-// reasonKeys are the keys of the reasons that every project has.
+// reasonKeys are the keyboard keys for the reasons that every project has.
 const reasonKeys = "45678"
 
 func reasonKey(n int) string {
@@ -257,7 +257,7 @@ func Page(frame ui.Frame, j Judging) templ.Component {
 	})
 }
 
-// href is the page of a question in the part of the queue that the query asks for.
+// href returns the address of a question in the part of the queue that the query selects.
 func (j Judging) href(number int) string {
 	return paths.WithQuery(paths.ReviewOf(j.Task.ID, number), j.Values())
 }
@@ -497,7 +497,7 @@ func judgingTop(j Judging, queue []report.Summary) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if j.Drawn != nil {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 33, "<!-- the sample is what is reviewed -->")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 33, "<!-- a sample is reviewed as a whole -->")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

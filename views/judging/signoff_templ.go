@@ -973,7 +973,7 @@ func SignOffPage(frame ui.Frame, r results.Report, signed []review.SignOff, type
 	})
 }
 
-// tallied is a count of questions that leads to them.
+// tallied shows a count of questions, linked to the questions.
 func tallied(r results.Report, count int, query results.Query) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1044,7 +1044,7 @@ func tallied(r results.Report, count int, query results.Query) templ.Component {
 	})
 }
 
-// opinionTile is how many questions have an opinion, with the answers to them.
+// opinionTile shows how many questions have an opinion, linked to their answers.
 func opinionTile(r results.Report, opinion, label string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

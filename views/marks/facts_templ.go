@@ -25,9 +25,9 @@ const (
 	maxOmissions = 6
 )
 
-// Stated lists the facts of a question for which a reader must look: those of the standard answer that answers
+// Stated lists the facts of a question that a reader must check: those of the standard answer that answers
 // contradict, those on which answers contradict each other, with each value, and those that some answers omit. A fact
-// that is both is listed once. Values link to their places in the aligned answers.
+// that belongs to several of these is listed once. Values link to their places in the aligned answers.
 func Stated(standardAnswer string, expected report.ExpectedFacts, differing report.Facts, a *Aligned) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -223,7 +223,7 @@ func Stated(standardAnswer string, expected report.ExpectedFacts, differing repo
 	})
 }
 
-// HasOneStated reports whether Stated lists a single fact: it needs no row of its own.
+// HasOneStated reports whether Stated lists a single fact, which then needs no row of its own.
 func HasOneStated(expected report.ExpectedFacts, differing report.Facts) bool {
 	conflicts, omissions := Split(differing)
 	return len(conflicts) == 1 && len(omissions) == 0 && len(alone(expected, conflicts)) == 0
@@ -387,7 +387,7 @@ func agrees(standard []facts.Fact, fact measure.Fact, value measure.Value) templ
 	})
 }
 
-// moreConflicts reports how many facts a list leaves out.
+// moreConflicts shows how many facts a list leaves out.
 func moreConflicts(count int) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -432,7 +432,7 @@ func moreConflicts(count int) templ.Component {
 	})
 }
 
-// omitted lists facts that are not stated, as write has them.
+// omitted lists facts that are not stated, each formatted by write.
 func omitted(title string, omissions []measure.Fact, write func(measure.Fact) string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -697,7 +697,8 @@ func Split(facts report.Facts) (conflicts, omissions []measure.Fact) {
 	return facts[:first], facts[first:]
 }
 
-// rareRuns lists the runs that state another value than most do.
+// rareRuns lists the runs that state the n-th value of a fact; empty for the first value, which is the most common
+// one.
 func rareRuns(n int, runs []int) string {
 	if n == 0 {
 		return ""
@@ -748,8 +749,8 @@ func factLine(locale text.Locale, fact measure.Fact, against *measure.ExpectedFa
 	return strings.TrimSpace(fact.Label + " " + strings.Join(values, " · "))
 }
 
-// Lines shows on a line each the facts on which answers contradict each other, then those of the standard answer that
-// they contradict besides.
+// Lines returns a line for each fact on which answers contradict each other, then a line for each further fact of the
+// standard answer that they contradict.
 func Lines(locale text.Locale, expected report.ExpectedFacts, conflicts report.Facts) (lines []string) {
 	against := locale.Text("results.expected") + locale.Text("word.colon")
 	for _, fact := range conflicts {

@@ -55,8 +55,8 @@ func shadeOf(letter byte) int {
 	return min(int(letter-'A'), len(shadeClasses)-2)
 }
 
-// draw draws the questions that are assessed. By meaning, questions whose groups are not certain keep their letters by
-// words.
+// draw draws the questions that are assessed. If isByMeaning, questions whose groups are not certain keep their
+// letters by words.
 func draw(all []report.Summary, runs int, isByMeaning bool) (p picture) {
 	var known []report.Summary
 	for _, item := range all {
@@ -117,7 +117,7 @@ const legendCell = 12
 
 func pixels(n float64) string { return strconv.FormatFloat(math.Round(n*10)/10, 'f', -1, 64) }
 
-// hatch is a pattern in a drawing whose cells have that many pixels.
+// hatch is a pattern for a drawing whose cells have the given size in pixels.
 func hatch(id string, width, height float64) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -56,7 +56,7 @@ type View struct {
 	Shown int
 	// Files are the files that the calls of each unit reported.
 	Files map[int64][]engine.Asset
-	// Differing are the turns of the unit in which it called other tools than most runs of the question.
+	// Differing are the unit's turns in which it did not call the same tools as most runs of the question.
 	Differing []engine.PathDifference
 	// Beside is how many runs of the question can be shown side by side.
 	Beside int
@@ -67,7 +67,7 @@ type View struct {
 func (v View) isLive() bool     { return v.Unit != nil && !v.Unit.IsOver }
 func (v View) isFollowed() bool { return v.Unit != nil && !v.Unit.IsSettled }
 
-// DifferenceText says where a run's sequence of tools differs from the most common one.
+// DifferenceText describes where a run's sequence of tools differs from the most common one.
 func DifferenceText(locale text.Locale, d engine.PathDifference) string {
 	name := func(tool string) string {
 		if tool == "" {
@@ -1930,7 +1930,7 @@ type Flights struct {
 	Total int
 }
 
-// InFlight lists the calls under way with their progress, which it follows while the task is active.
+// InFlight lists the calls under way with their progress; the list is refreshed while the task is active.
 func InFlight(task db.Task, flights Flights) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

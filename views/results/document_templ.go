@@ -31,7 +31,7 @@ type Document struct {
 	Decision, Summary templ.Component
 	// LeftOut is how many questions without differences the document leaves out.
 	LeftOut int
-	// Chosen is how many questions a document has that has only some; 0 means all.
+	// Chosen is how many questions the document has if it contains only some; 0 means all.
 	Chosen int
 }
 

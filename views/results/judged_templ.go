@@ -18,7 +18,7 @@ import (
 	"wending/views/ui"
 )
 
-// Laid is a question as its page for judging shows it. Its answers are laid out once for all parts of the page.
+// Laid is a question on its page for judging. Its answers are laid out once for all parts of the page.
 type Laid struct {
 	report Report
 	card   Card
@@ -28,8 +28,7 @@ type Laid struct {
 // Lay lays a question out.
 func (r Report) Lay(card Card) Laid { return Laid{r, card, r.Aligned(card)} }
 
-// JudgedID returns the prefix of the ids of elements that belong to a verdict on the question as a variant answered
-// it.
+// JudgedID returns the prefix of the ids of elements that belong to a verdict on a variant's answers to the question.
 func (l Laid) JudgedID(variant int) string { return judgedID(l.report.Task, l.card, variant) }
 
 // DraftKey is the key under which a browser keeps the note of such a verdict until it is sent.
@@ -208,7 +207,7 @@ func (l Laid) Answers() templ.Component {
 	})
 }
 
-// Opinions shows people's verdicts on the question as a variant answered it.
+// Opinions shows people's verdicts on a variant's answers to the question.
 func (l Laid) Opinions(variant int) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -237,7 +236,7 @@ func (l Laid) Opinions(variant int) templ.Component {
 		var templ_7745c5c3_Var7 string
 		templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(l.JudgedID(variant) + "-said")
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/judged.templ`, Line: 67, Col: 57}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/judged.templ`, Line: 66, Col: 57}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 		if templ_7745c5c3_Err != nil {
@@ -389,7 +388,7 @@ func wholeAnswer(report Report, card Card, run db.Run) templ.Component {
 		var templ_7745c5c3_Var11 string
 		templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinStringErrs(runID(card, run))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/judged.templ`, Line: 113, Col: 52}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/judged.templ`, Line: 112, Col: 52}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var11))
 		if templ_7745c5c3_Err != nil {
@@ -414,7 +413,7 @@ func wholeAnswer(report Report, card Card, run db.Run) templ.Component {
 				var templ_7745c5c3_Var12 string
 				templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.emptyanswer"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/judged.templ`, Line: 119, Col: 56}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/judged.templ`, Line: 118, Col: 56}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
 				if templ_7745c5c3_Err != nil {
@@ -445,7 +444,7 @@ func wholeAnswer(report Report, card Card, run db.Run) templ.Component {
 				var templ_7745c5c3_Var13 string
 				templ_7745c5c3_Var13, templ_7745c5c3_Err = templ.JoinStringErrs(*run.Response)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/judged.templ`, Line: 125, Col: 35}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/judged.templ`, Line: 124, Col: 35}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var13))
 				if templ_7745c5c3_Err != nil {
@@ -583,7 +582,7 @@ func (l Laid) Voices() templ.Component {
 	})
 }
 
-// Standard is the standard answer, written as its marks mean it.
+// Standard shows the standard answer block by block, formatted if answers are.
 func (l Laid) Standard() templ.Component {
 	return standardText(l.report, l.card.Item.StandardAnswer)
 }

@@ -24,7 +24,7 @@ import (
 	"wending/views/ui"
 )
 
-// What letters stand for: answers with equal content, or answers that say the same.
+// What the letters of answers distinguish: their content, or their meaning.
 const (
 	ByWords   = "words"
 	ByMeaning = "meaning"
@@ -33,7 +33,7 @@ const (
 // LettersBy lists both.
 var LettersBy = []string{ByWords, ByMeaning}
 
-// isMeaningFilter reports whether a filter is about what answers say.
+// isMeaningFilter reports whether a filter is about the meaning of answers.
 func isMeaningFilter(filter string) bool {
 	return filter == FilterMeaningSame || filter == FilterMeaningDifferent || filter == FilterMeaningUnsure
 }
@@ -48,8 +48,8 @@ func passesMeaning(item report.Summary, filter string) bool {
 	return (*item.Meanings == 1) == (filter == FilterMeaningSame)
 }
 
-// groupByMeaning gives the answers that say the same one letter. It changes nothing if that is not known, or not certain: then
-// people have to see how the answers differ.
+// groupByMeaning assigns the same letter to answers with the same meaning. It changes nothing if the groups are
+// unknown or uncertain, because people must then see how the answers differ.
 func (c *Card) groupByMeaning() {
 	letters, groups := make([]string, len(c.Runs)), []measure.Group{}
 	for n, run := range c.Runs {
@@ -78,7 +78,8 @@ func (c Card) isUnsure(variant, run int) bool {
 	return slices.Contains(c.Question.Likeness(variant).Unsure, int64(run))
 }
 
-// meaningPart says how many things the answers to a question say, and what each group says, if a model or a person grouped them.
+// meaningPart shows how many different things the answers to a question say, and what each group says, if a model or
+// a person has grouped them.
 func meaningPart(report Report, card Card) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -148,7 +149,7 @@ func meaningPart(report Report, card Card) templ.Component {
 			var templ_7745c5c3_Var6 string
 			templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(known.name(text.LocaleOf(ctx)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 78, Col: 91}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 79, Col: 91}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
 			if templ_7745c5c3_Err != nil {
@@ -161,7 +162,7 @@ func meaningPart(report Report, card Card) templ.Component {
 			var templ_7745c5c3_Var7 string
 			templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(known.source(text.LocaleOf(ctx)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 79, Col: 58}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 80, Col: 58}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 			if templ_7745c5c3_Err != nil {
@@ -179,7 +180,7 @@ func meaningPart(report Report, card Card) templ.Component {
 				var templ_7745c5c3_Var8 templ.SafeURL
 				templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(paths.MeaningOf(report.Task.ID, card.Number, max(1, report.Variant))))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 81, Col: 112}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 82, Col: 112}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
 				if templ_7745c5c3_Err != nil {
@@ -192,7 +193,7 @@ func meaningPart(report Report, card Card) templ.Component {
 				var templ_7745c5c3_Var9 string
 				templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "meaning.correct"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 81, Col: 170}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 82, Col: 170}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
 				if templ_7745c5c3_Err != nil {
@@ -230,7 +231,7 @@ func meaningPart(report Report, card Card) templ.Component {
 					var templ_7745c5c3_Var10 string
 					templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinStringErrs(group.said(text.LocaleOf(ctx)))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 91, Col: 45}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 92, Col: 45}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var10))
 					if templ_7745c5c3_Err != nil {
@@ -243,7 +244,7 @@ func meaningPart(report Report, card Card) templ.Component {
 					var templ_7745c5c3_Var11 string
 					templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinStringErrs(group.runs)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 92, Col: 39}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 93, Col: 39}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var11))
 					if templ_7745c5c3_Err != nil {
@@ -261,7 +262,7 @@ func meaningPart(report Report, card Card) templ.Component {
 						var templ_7745c5c3_Var12 string
 						templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "meaning.unsure.runs", "Runs", group.unsure))
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 94, Col: 87}
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 95, Col: 87}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
 						if templ_7745c5c3_Err != nil {
@@ -291,23 +292,23 @@ func meaningPart(report Report, card Card) templ.Component {
 	})
 }
 
-// knownMeaning is what is known of what a question's answers say.
+// knownMeaning describes a question's answers as grouped by meaning.
 type knownMeaning struct {
 	by meaning.By
-	// reviewer is the person who grouped answers of a variant; empty if nobody did.
+	// reviewer is the person who grouped a variant's answers; empty if no person did.
 	reviewer  string
 	isUnsure  bool
 	hasFailed bool
 	groups    []meaningGroup
 }
 
-// meaningGroup is a group of answers that say the same.
+// meaningGroup is a group of answers with the same meaning.
 type meaningGroup struct {
 	letter, note, runs, unsure string
 	count                      int
 }
 
-// meaning returns what is known of what the answers say; nil if nobody has grouped them, or all are alike in content.
+// meaning returns the answers' groups by meaning; nil if nobody has grouped them, or all have the same content.
 func (c Card) meaning() *knownMeaning {
 	known := &knownMeaning{}
 	for _, variant := range c.Question.Variants {
@@ -426,7 +427,7 @@ func lettersWays(r Report, link func(name, value string) string) templ.Component
 			var templ_7745c5c3_Var14 string
 			templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.by.label"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 212, Col: 68}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 213, Col: 68}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var14))
 			if templ_7745c5c3_Err != nil {
@@ -444,7 +445,7 @@ func lettersWays(r Report, link func(name, value string) string) templ.Component
 				var templ_7745c5c3_Var15 templ.SafeURL
 				templ_7745c5c3_Var15, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(link("by", by)))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 214, Col: 43}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 215, Col: 43}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var15))
 				if templ_7745c5c3_Err != nil {
@@ -457,7 +458,7 @@ func lettersWays(r Report, link func(name, value string) string) templ.Component
 				var templ_7745c5c3_Var16 string
 				templ_7745c5c3_Var16, templ_7745c5c3_Err = templ.JoinStringErrs(by)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 214, Col: 58}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 215, Col: 58}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var16))
 				if templ_7745c5c3_Err != nil {
@@ -478,7 +479,7 @@ func lettersWays(r Report, link func(name, value string) string) templ.Component
 				var templ_7745c5c3_Var17 string
 				templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.by."+by))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 214, Col: 146}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/results/meaning.templ`, Line: 215, Col: 146}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var17))
 				if templ_7745c5c3_Err != nil {

@@ -466,7 +466,7 @@ func judgeVariant(task db.Task, card Card, row variantRow) templ.Component {
 	})
 }
 
-// answerButtons take a verdict on a single answer.
+// answerButtons are the buttons for a verdict on a single answer.
 func answerButtons(task db.Task, card Card, run db.Run) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -878,7 +878,7 @@ func saidPart(report Report, card Card) templ.Component {
 	})
 }
 
-// withdrawn keeps the versions of withdrawn verdicts.
+// withdrawn renders hidden entries for withdrawn verdicts, from which the script takes their versions.
 func withdrawn(card Card, variant int, run *db.Run) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -912,7 +912,7 @@ func withdrawn(card Card, variant int, run *db.Run) templ.Component {
 	})
 }
 
-// Withdrawn keeps the version of a withdrawn verdict.
+// Withdrawn renders a hidden entry for a withdrawn verdict, with its version.
 func Withdrawn(one review.Review) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -38,7 +38,7 @@ type Run struct {
 	// complete.
 	Protocol, URL, Body string
 	OmitsPayload        bool
-	// TraceURL is where the ids in traces lead.
+	// TraceURL is the template for the addresses that trace ids link to.
 	TraceURL people.TraceTemplate
 	// Said are the evaluators' verdicts on the run, including earlier ones.
 	Said []engine.Past
@@ -51,7 +51,7 @@ type Run struct {
 	// Item is the question, and Letter the run's letter among the current answers to it; empty if it has none.
 	Item   db.Item
 	Letter string
-	// Likeness is how alike the answers of the run's variant are, with their facts; Card has them.
+	// Likeness is how alike the answers of the run's variant are, with their facts; Card has the answers themselves.
 	report.Likeness
 	Card Card
 	// ShownAs is one of RunTexts; Pieces mark how the answer differs from the most common one, nil if it does not
@@ -85,7 +85,7 @@ func (r *Run) Among(card Card) {
 	}
 }
 
-// answersHref returns the address of the answers to the question, those of the run's variant open.
+// answersHref returns the address of the answers to the question, with those of the run's variant open.
 func (r Run) answersHref() string {
 	query := Query{}
 	if r.Task.TotalVariants > 1 {

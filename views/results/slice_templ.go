@@ -198,7 +198,7 @@ func (q Query) Narrows() bool {
 	return len(q.Values()) > 0
 }
 
-// slicing narrows the report by the columns of its dataset and the numbers of its runs.
+// slicing narrows the report by the columns of its dataset and by measurements of its runs.
 func (r Report) slicing() ui.Slicing {
 	without := r.Query
 	without.Slice, without.By, without.AssignedTo = nil, "", ""

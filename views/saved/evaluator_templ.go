@@ -18,7 +18,7 @@ import (
 	"wending/views/ui"
 )
 
-// Tried is the result of trying the evaluator that a form describes on answers.
+// Tried is the result of trying a form's evaluator on answers.
 type Tried struct {
 	// Message is set if nothing could be judged.
 	Message string

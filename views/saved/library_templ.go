@@ -686,7 +686,7 @@ func empty(list List) templ.Component {
 	})
 }
 
-// DemoButton compares the demo's models, for those who have none.
+// DemoButton compares the demo's models, for users who have no models.
 func DemoButton() templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -22,7 +22,7 @@ import (
 // Rendered is a prompt with the values of a row.
 type Rendered struct {
 	System, User string
-	// Templates are the templates cut at their variables; those in Missing have no value.
+	// SystemPieces and UserPieces are the templates, cut at their variables; the variables in Missing have no value.
 	SystemPieces, UserPieces []protocol.TemplatePiece
 	Missing                  []string
 	// Names are the names of the row's variables.

@@ -53,7 +53,7 @@ func (f CarryOver) backHref() templ.SafeURL {
 	return templ.SafeURL(paths.WithQuery(paths.Comparison, url.Values{"a": {f.A.Ref()}, "b": {f.B.Ref()}}))
 }
 
-// carriedChars is how much of a question a line shows.
+// carriedChars is how many characters of a question a line shows.
 const carriedChars = 100
 
 // CarryPage lists the verdicts that can be carried over with their reviewers, carries over those that are ticked, and

@@ -65,7 +65,7 @@ func (c Comparison) Lay(pair *ComparedPair) {
 // isLine reports that a line is enough for the question: nothing but its form changed.
 func (p ComparedPair) isLine() bool { return p.Group().IsSame() && !p.IsWhole }
 
-// needsEyes reports that people judged the question in the first task only, and its answer is another since.
+// needsEyes reports that people judged the question in the first task only, and its answer has changed since.
 func (p ComparedPair) needsEyes() bool {
 	return len(p.Earlier) > 0 && len(p.Card.Reviews) == 0 && !p.Group().IsSame()
 }
@@ -206,7 +206,7 @@ func comparedPair(c Comparison, pair ComparedPair) templ.Component {
 	})
 }
 
-// testedPart is the test whether the question changed.
+// testedPart shows the results of testing whether the question changed, and of confirming that.
 func testedPart(pair measure.Pair) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -686,7 +686,7 @@ func comparedFindings(c Comparison, pair ComparedPair) templ.Component {
 	})
 }
 
-// comparedOpinions are people's verdicts on the first task's answers, and the means to judge the second's.
+// comparedOpinions shows people's verdicts on the first task's answers, and the controls for judging the second's.
 func comparedOpinions(c Comparison, pair ComparedPair) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

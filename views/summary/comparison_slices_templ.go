@@ -107,7 +107,7 @@ func comparedColumnsForm(c Comparison) templ.Component {
 	})
 }
 
-// whole is the address of the shown part, of all questions.
+// whole returns the address of the shown part without filters by column.
 func (c Comparison) whole() string {
 	c.Slice = nil
 	return string(c.href(c.Show))
@@ -417,7 +417,7 @@ func compareBy(c Comparison) templ.Component {
 	})
 }
 
-// sliceName is a value, and leads to its questions.
+// sliceName shows a value, linked to its questions.
 func (c Comparison) sliceName(of report.ComparedSlice) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -592,7 +592,7 @@ func (c Comparison) sliceNumber(of report.ComparedSlice, shown string) templ.Com
 	})
 }
 
-// sliceCount is how many questions of a value are in a group, and leads to them.
+// sliceCount shows how many questions with a value are in a group, linked to them.
 func (c Comparison) sliceCount(of report.ComparedSlice, group measure.ChangeGroup) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -667,7 +667,7 @@ var slicedGroups = []measure.ChangeGroup{measure.Worse, measure.FactsChanged, me
 // slicedMeasures are the measures that are compared for each value.
 var slicedMeasures = []string{"pass", "agreement", "success", "latency", "cost"}
 
-// sliceMeasures are those of them that both tasks have.
+// sliceMeasures returns those of slicedMeasures that both tasks have.
 func (c Comparison) sliceMeasures(locale text.Locale) []quantity {
 	return slices.DeleteFunc(c.measures(locale), func(m quantity) bool { return !slices.Contains(slicedMeasures, m.name) })
 }
@@ -680,7 +680,8 @@ type slicedRow struct {
 
 type slicedCell struct{ difference, interval, class string }
 
-// sliceRows compares the tasks for each value. A difference is marked where it holds among all of the table (metrics.md, Many tests).
+// sliceRows compares the tasks for each value. A difference is marked if it is significant after adjustment for all
+// differences in the table (metrics.md, Many tests).
 func (c Comparison) sliceRows(locale text.Locale) []slicedRow {
 	names := c.sliceMeasures(locale)
 	all := make([]quantity, 0, len(names)*len(c.Slices))
@@ -715,7 +716,7 @@ func (c Comparison) sliceRows(locale text.Locale) []slicedRow {
 	return rows
 }
 
-// byHref compares by a column.
+// byHref returns the address of the comparison by a column.
 func (c Comparison) byHref(column string) templ.SafeURL {
 	c.By = column
 	return c.href(c.Show) + "#slices"

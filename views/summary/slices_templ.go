@@ -509,7 +509,8 @@ func sliceRow(s Summary, slice report.Slice, one report.SliceVariant, isFirst bo
 	})
 }
 
-// sliceLink leads from a number of a slice to its questions; the questions of several values cannot be asked for.
+// sliceLink links a number of a slice to its questions, unless the slice combines several values, which no query
+// selects.
 func (s Summary) sliceLink(shown string, slice report.Slice, query results.Query) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -535,7 +536,7 @@ func (s Summary) sliceLink(shown string, slice report.Slice, query results.Query
 			var templ_7745c5c3_Var21 string
 			templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.JoinStringErrs(shown)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/slices.templ`, Line: 131, Col: 9}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/slices.templ`, Line: 132, Col: 9}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var21))
 			if templ_7745c5c3_Err != nil {

@@ -864,7 +864,7 @@ func keepTokens(a Account) templ.Component {
 	})
 }
 
-// sessions lists the browsers that are signed in; the reader can end own sessions.
+// sessions lists the browsers that are signed in. If they are the reader's own, the reader can end their sessions.
 func sessions(list []people.Session, current uuid.UUID, own bool) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

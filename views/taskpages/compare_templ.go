@@ -57,7 +57,7 @@ type Estimated struct {
 	Variants []db.Variant
 	// Questions is 0 while there is no dataset.
 	Questions, Runs, Calls int
-	// JudgeCalls is how many calls to judges are among the calls that time and cost include.
+	// JudgeCalls is how many calls to judges the duration and the cost include.
 	JudgeCalls int
 	Duration   *time.Duration
 	// Cost includes its currency; empty means that it is unknown. IsUnpriced reports that a price is missing for
@@ -630,7 +630,7 @@ func questionsField(form Form) templ.Component {
 	})
 }
 
-// datasetChoice offers the saved datasets beside a file.
+// datasetChoice offers the saved datasets as an alternative to a file.
 func datasetChoice(datasets []ui.Choice, chosen, message string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1043,8 +1043,8 @@ func versionBox(prompt PromptChoice, version VersionChoice) templ.Component {
 	})
 }
 
-// judges are the evaluators to choose from, with an explanation of choosing several, and the models of which one can group answers
-// by meaning.
+// judges shows the evaluators to choose from, with a hint about choosing several, and the models, one of which can
+// group answers by meaning.
 func judges(form Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

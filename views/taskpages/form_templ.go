@@ -32,8 +32,8 @@ type Form struct {
 	UseStream                                      bool
 	// Lanes is how many calls all workers together make at once.
 	Lanes int
-	// TurnFailure is what follows a turn of a conversation that did not succeed, ClusterBy the column that groups
-	// questions, MaxCost what the task may cost.
+	// TurnFailure is what happens after a turn of a conversation that did not succeed, ClusterBy the column that
+	// groups questions, MaxCost what the task may cost.
 	TurnFailure, ClusterBy, MaxCost string
 	// Adaptive are the settings of adaptive runs, as JSON; empty means none.
 	Adaptive string
@@ -1140,7 +1140,7 @@ type SavedAgent struct {
 	Name, Href string
 }
 
-// AgentSavedPart shows the entry in which the agent of a form was saved.
+// AgentSavedPart shows the entry that was saved from the agent in a form.
 func AgentSavedPart(saved SavedAgent) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1505,7 +1505,7 @@ func turnFailure(form Form) templ.Component {
 	})
 }
 
-// clusters names the column that groups questions which are not independent.
+// clusters is the field for the column that groups questions which are not independent.
 func clusters(form Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1733,7 +1733,7 @@ func payloadHint(locale text.Locale, form Form) string {
 	return locale.Text("create.payload.hint")
 }
 
-// curlExample asks an agent the example question as Wending does.
+// curlExample returns a command that sends an agent the example question as Wending does.
 func curlExample(question string) string {
 	return `curl -N -X POST "$URL" \
   -H 'Content-Type: application/json' \

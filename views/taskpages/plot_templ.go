@@ -137,7 +137,8 @@ func plotFrame(label, axis string, top int) templ.Component {
 	})
 }
 
-// axisNumber is a number at an axis. Its id has the number, so that on a live page another number takes its place instead of moving.
+// axisNumber is a number at an axis. Its id contains the number, so that on a live page a new number is a new
+// element, and no element moves.
 func axisNumber(axis, number string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -166,7 +167,7 @@ func axisNumber(axis, number string) templ.Component {
 		var templ_7745c5c3_Var7 string
 		templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(axisID(axis, number))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/plot.templ`, Line: 43, Col: 32}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/plot.templ`, Line: 44, Col: 32}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 		if templ_7745c5c3_Err != nil {
@@ -179,7 +180,7 @@ func axisNumber(axis, number string) templ.Component {
 		var templ_7745c5c3_Var8 string
 		templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(number)
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/plot.templ`, Line: 43, Col: 43}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/plot.templ`, Line: 44, Col: 43}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
 		if templ_7745c5c3_Err != nil {
@@ -195,8 +196,7 @@ func axisNumber(axis, number string) templ.Component {
 
 func axisID(axis, number string) string { return "at-" + strings.ReplaceAll(axis+"-"+number, " ", "") }
 
-// outcomePlot shows how many runs ended when.
-// A bar leads to the runs that it counts.
+// outcomePlot shows how many runs ended at which time. A bar leads to the runs that it counts.
 func outcomePlot(task db.Task, bars []report.Bar, isActive bool) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -538,8 +538,8 @@ func outcomeColumn(c column, label string) templ.Component {
 	})
 }
 
-// latencyPlot shows how latencies are distributed, with P50 and P90 marked.
-// A bar leads to the questions that it counts runs of.
+// latencyPlot shows how latencies are distributed, with P50 and P90 marked. A bar leads to the questions of the runs
+// that it counts.
 func latencyPlot(task db.Task, bars []report.Bar, statistics db.TaskStatistics, isActive bool) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -30,8 +30,8 @@ type Sent struct {
 	Runs []db.Run
 }
 
-// SentPart shows the request for a question, to each variant, and the ids of its runs in traces, which lead to the
-// addresses of the project's template.
+// SentPart shows the request that each variant received for a question, with the trace ids of its runs, linked by the
+// project's template of addresses.
 func SentPart(task db.Task, all []Sent, template people.TraceTemplate) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

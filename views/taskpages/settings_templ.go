@@ -1073,7 +1073,7 @@ func deletion(task db.Task) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if !ui.May(ctx, people.Editor) {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 78, "<!-- nothing to offer -->")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 78, "<!-- this reader may not delete tasks -->")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -61,7 +61,7 @@ func DocumentStyle(hasNumbers bool) templ.Component {
 	})
 }
 
-// DocumentScript is the script of a document, which works without anything else.
+// DocumentScript is the script of a document, which needs no other script.
 func DocumentScript() templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

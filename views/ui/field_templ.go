@@ -491,7 +491,7 @@ func Area(f Field) templ.Component {
 	})
 }
 
-// FileRow is the row of a file field around the children, which hold its input.
+// FileRow is the row of a file field around the children, which contain its input.
 func FileRow(f Field) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -51,12 +51,12 @@ type Frame struct {
 	Width string
 	// Toast is a message shown once when the page opens; empty means none.
 	Toast string
-	// LeftOut are the parameters, most with their values, that the page left out of the address that led to it, because they ask
-	// for something that does not exist.
+	// LeftOut are the parameters of the page's address, most of them with their values, that the page ignored,
+	// because they name something that does not exist.
 	LeftOut []string
 	// Styles and Scripts are the files that this page needs in addition to those of every page.
 	Styles, Scripts []string
-	// Morphs reports that parts of the page are morphed into what they become.
+	// Morphs reports that parts of the page are updated by morphing, which needs a script.
 	Morphs bool
 	// FormID is a form that the language switch submits, so that no typed value is lost; empty means none.
 	// FormLanguage is the address to which it is submitted; empty means paths.Language.
@@ -1388,7 +1388,7 @@ func accountName(frame Frame) string {
 	return frame.Account.Name
 }
 
-// leftOut says that a page left out a parameter of its address.
+// leftOut returns the text that a page ignored a parameter of its address.
 func leftOut(locale text.Locale, name string) string {
 	if name == paths.SavedParameter {
 		return locale.Text("page.leftout.saved")

@@ -14,7 +14,7 @@ import (
 	"wending/views/text"
 )
 
-// navigation leads to the sections and to what can be made. On a phone it folds into one menu.
+// navigation links to the sections, and to the forms for new things. On a phone the sections fold into one menu.
 func navigation(frame Frame) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -280,7 +280,7 @@ func navLink(frame Frame, section Section, path string) templ.Component {
 	})
 }
 
-// madeLink leads to the form for something new, with what that is for.
+// madeLink links to the form for something new, with a hint about its purpose.
 func madeLink(key, hint, path string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -349,8 +349,8 @@ func madeLink(key, hint, path string) templ.Component {
 	})
 }
 
-// SystemTabs lead to the pages of the installation, as far as the reader may see them; shown is the address of the one that is
-// shown.
+// SystemTabs links to the pages of the installation that the reader may see; shown is the address of the current
+// page.
 func SystemTabs(frame Frame, shown string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -21,7 +21,7 @@ import (
 // Pager links to the pages of a list; its links keep the rest of the query.
 type Pager struct {
 	Path string
-	// Name is that of the parameter with the page's number; empty means page.
+	// Name is the name of the parameter with the page's number; empty means page.
 	Name  string
 	Query url.Values
 	Page  int

@@ -1182,7 +1182,7 @@ func Levels(counts map[string]int, total int, name, href func(measure.Level) str
 	})
 }
 
-// levelPart is the part of a bar that questions of one level take.
+// levelPart is the part of a bar that stands for the questions of one level.
 type levelPart struct {
 	level       measure.Level
 	from, count int

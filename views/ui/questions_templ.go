@@ -28,7 +28,7 @@ type Preview struct {
 	// Questions is how many rows the file has, Columns its columns, VariableNames those kept as variables.
 	Questions                             int
 	Columns, VariableNames, IgnoredSheets []string
-	// Conversations is how many conversations the rows are turns of; 0 means that all are single questions.
+	// Conversations is how many conversations the rows belong to; 0 means that all are single questions.
 	Conversations int
 	First         []PreviewRow
 	// Estimate is the text about what running the questions takes; empty means that they are not run yet.
@@ -42,7 +42,7 @@ type Preview struct {
 	Rows    []RowProblem
 	// Total is how many rows are invalid, listed or not.
 	Total int
-	// Choices are the columns of a file without question or standard_answer; Chosen are the columns used instead.
+	// Choices are the columns of a file that lacks question or standard_answer; Chosen are the columns used instead.
 	Choices []string
 	Chosen  dataset.Layout
 	// Encoding is the encoding in which a CSV file was read, if that is not UTF-8.

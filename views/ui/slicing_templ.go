@@ -139,7 +139,7 @@ func Narrow(name, label string, options []Option) templ.Component {
 	})
 }
 
-// sliceNumbers are the numbers of runs that a report can be narrowed by, with the names of their parameters.
+// sliceNumbers are the measurements of runs by which a report can be narrowed, by the names of their parameters.
 var sliceNumbers = []string{"latency_ms", "total_tokens", "cost"}
 
 // columnParameter is the parameter that narrows by a column.
@@ -148,17 +148,17 @@ func columnParameter(name string) string { return paths.ColumnPrefix + name }
 // Slicing narrows questions by the columns of their dataset.
 type Slicing struct {
 	Columns []report.Column
-	// Chosen has the parameters of what is chosen.
+	// Chosen has the parameters that are set.
 	Chosen url.Values
-	// Clear is the address without them.
+	// Clear is the page's address without these parameters.
 	Clear string
 	// Others is how many of the children are set.
 	Others int
-	// WithNumbers narrows by the numbers of runs, too.
+	// WithNumbers narrows by measurements of runs, too.
 	WithNumbers bool
 }
 
-// Filters are the fields of a form that narrow questions, with its button; its children are more of them.
+// Filters are the fields of a form that narrow questions, with the form's button; the children are further fields.
 func (s Slicing) Filters() templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -454,7 +454,7 @@ func (s Slicing) bound(name string) templ.Component {
 // chosen is how many of these filters are set.
 func (s Slicing) chosen() int { return len(s.Chosen) + s.Others }
 
-// label says how many of these filters are set.
+// label returns the label of the filters, with how many of them are set.
 func (s Slicing) label(locale text.Locale) string {
 	if s.chosen() == 0 {
 		return locale.Text("results.slice")

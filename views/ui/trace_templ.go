@@ -13,8 +13,8 @@ import (
 	"wending/db/people"
 )
 
-// TraceID shows an id of a run in traces: the one that its calls carried or, if isAgents, the agent's own. The id that
-// the project's template of addresses is for leads there.
+// TraceID shows a trace id of a run: the one that its calls carried or, if isAgents, the agent's own. The project's
+// template of addresses is for one of the two kinds; an id of that kind is a link.
 func TraceID(run db.Run, isAgents bool, template people.TraceTemplate) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -20,7 +20,7 @@ import (
 type Views struct {
 	Kind people.ViewKind
 	List []people.View
-	// Path is the page's, Query what it shows now.
+	// Path is the page's path, Query its current parameters.
 	Path  string
 	Query url.Values
 }

@@ -25,7 +25,7 @@ var explained = map[string]string{
 	"variants": "compare#variants", "changes": "compare#two", "changed": "compare#two", "trend": "schedules#trend", "slices": "report#summary",
 }
 
-// Why leads from a figure to the section of the guide that explains it; name is the figure's on the page.
+// Why links a figure to the section of the guide that explains it; name is the figure's name on the page.
 func Why(figure, name string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
