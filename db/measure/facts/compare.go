@@ -611,6 +611,8 @@ func (c *comparison) stray() {
 		switch {
 		case x.Class == claim.ClassVersion && areLookalikes(x.Key, y.Key):
 			return p.score < 0.25
+		case x.Class == claim.ClassCitation && areOfOneSection(x.Key, y.Key):
+			return p.score < sameRepeated
 		case x.Class == claim.ClassCitation:
 			return p.score < sameSet
 		}
@@ -642,6 +644,8 @@ func (c *comparison) least(p pair) float32 {
 	x, y := &c.a.Claims[p.i], &c.b.Claims[p.j]
 	isRepeated := c.states[0][p.i] == repeated || c.states[1][p.j] == repeated
 	switch {
+	case x.Class >= claim.ClassSet && c.companions(p.i, p.j) > 0: // both stand beside the same section, amount or date
+		return sameStatement
 	case x.Class >= claim.ClassSet && isRepeated:
 		return clearly
 	case x.Class >= claim.ClassSet:
@@ -678,6 +682,12 @@ func (c *comparison) least(p pair) float32 {
 		}
 	}
 	return sameStatement
+}
+
+// areOfOneSection reports whether two citations name different parts of one section: 12(b) and 12(d).
+func areOfOneSection(x, y string) bool {
+	last := strings.LastIndexByte(x, '-')
+	return last > 0 && last == strings.LastIndexByte(y, '-') && x[:last] == y[:last]
 }
 
 // isOtherUnit reports whether two quantities differ in number and in unit.

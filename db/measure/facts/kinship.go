@@ -33,7 +33,14 @@ func (c *comparison) companions(i, j int) float32 {
 	return count
 }
 
-func (s *side) lineOf(f *claim.Claim) passage.Span { return s.Sentences[f.Sentence].Line }
+// lineOf returns the line that contains a claim; cells of a row are on one line, which their row's label stands for.
+func (s *side) lineOf(f *claim.Claim) passage.Span {
+	x := s.Sentences[f.Sentence]
+	if x.Row.From < x.Row.To {
+		return x.Row
+	}
+	return x.Line
+}
 
 // beside returns the words right before and after a claim.
 func (c *comparison) beside(s *side, i int) *passage.Vector {
