@@ -204,37 +204,41 @@ func readFacts(ctx context.Context, reader *facts.Reader, letters []string,
 func expect(ctx context.Context, reader *facts.Reader, standard string, letters []string,
 	texts map[string]string) ([]ExpectedFact, error) {
 	var answers []string
-	runs := map[string][]int{} // by letter
+	var runs [][]int // by answer
+	known := map[string]int{}
 	for n, letter := range letters {
 		if letter == "" {
 			continue
 		}
-		if len(runs[letter]) == 0 {
-			answers = append(answers, letter)
+		at, isKnown := known[letter]
+		if !isKnown {
+			at, known[letter] = len(answers), len(answers)
+			answers, runs = append(answers, texts[letter]), append(runs, nil)
 		}
-		runs[letter] = append(runs[letter], n+1)
+		runs[at] = append(runs[at], n+1)
+	}
+	contradicted, err := reader.Expected(ctx, standard, answers)
+	if err != nil {
+		return nil, err
 	}
 	type place struct {
 		start, end int
 		kind       facts.Kind
 	}
 	var list []ExpectedFact
-	known := map[place]int{}
-	for _, letter := range answers {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		for _, d := range reader.Expected(standard, texts[letter]) {
+	places := map[place]int{}
+	for answer, differences := range contradicted {
+		for _, d := range differences {
 			at := place{d.A.Start, d.A.End, d.Kind}
-			n, isKnown := known[at]
+			n, isKnown := places[at]
 			if !isKnown {
 				if len(list) == mostFacts {
 					continue
 				}
-				n, known[at] = len(list), len(list)
+				n, places[at] = len(list), len(list)
 				list = append(list, ExpectedFact{Kind: d.Kind, Label: d.Label, Value: d.A.Value, Text: d.A.Text})
 			}
-			list[n].contradict(d.B, runs[letter])
+			list[n].contradict(d.B, runs[answer])
 		}
 	}
 	for n := range list {

@@ -163,7 +163,7 @@ func (g *Grouper) conflict(a, b int) bool {
 	pair := [2]int{min(a, b), max(a, b)}
 	is, isKnown := g.conflicts[pair]
 	if !isKnown {
-		is = len(g.reader.Expected(g.texts[pair[0]], g.texts[pair[1]])) > 0
+		is = g.reader.Contradict(g.texts[pair[0]], g.texts[pair[1]])
 		g.conflicts[pair] = is
 	}
 	return is

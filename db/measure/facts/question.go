@@ -102,13 +102,77 @@ func (r *Reader) Question(ctx context.Context, answers []string) (Reading, error
 	return reading, nil
 }
 
-// Expected returns the facts of a standard answer that an answer contradicts. A is the standard answer's version.
-func (r *Reader) Expected(standard, answer string) []Difference {
-	if standard == "" || standard == answer {
-		return nil
+// Contradict reports whether two answers contradict each other.
+func (r *Reader) Contradict(a, b string) bool {
+	return a != b && slices.ContainsFunc(r.compare(r.read(a), r.read(b)).found,
+		func(d Difference) bool { return d.IsConflict })
+}
+
+// Expected returns, for each answer to a question, the facts of the standard answer that it contradicts. A is the
+// standard answer's version. The only error is the context's.
+func (r *Reader) Expected(ctx context.Context, standard string, answers []string) ([][]Difference, error) {
+	found := make([][]Difference, len(answers))
+	if standard == "" {
+		return found, ctx.Err()
 	}
-	found := r.compare(r.read(standard), r.read(answer)).found
-	return slices.DeleteFunc(found, func(d Difference) bool { return !d.IsConflict })
+	all := make([]compared, len(answers))
+	for n, text := range answers {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if text == standard {
+			continue
+		}
+		c := r.compare(r.read(standard), r.read(text))
+		all[n] = c.kept()
+		found[n] = slices.DeleteFunc(c.found, func(d Difference) bool { return !d.IsConflict })
+	}
+	for n := range found {
+		found[n] = slices.DeleteFunc(found[n], func(d Difference) bool {
+			return slices.ContainsFunc(all, func(other compared) bool { return other.explains(d, all[n]) })
+		})
+	}
+	return found, nil
+}
+
+// compared is an answer that was compared with the standard answer.
+type compared struct {
+	*answer              // nil if it equals the standard answer
+	keeps   map[int]bool // by the place of a fact in the standard answer: whether this answer states it
+}
+
+func (c *comparison) kept() compared {
+	all := compared{c.b.answer, map[int]bool{}}
+	for _, l := range c.links {
+		if !l.isCut {
+			all.keeps[placeOf(0, c.a.answer, l.i).start] = true
+		}
+	}
+	return all
+}
+
+// explains reports whether this answer has both the standard answer's value and the one that another answer is said
+// to have instead, as often as the other answer has it: then the other one only leaves the standard answer's out.
+func (o compared) explains(d Difference, other compared) bool {
+	if o.answer == nil || !o.keeps[d.A.Start] {
+		return false
+	}
+	i := slices.IndexFunc(other.Claims, func(f claim.Claim) bool { return int(other.Start[f.From]) == d.B.Start })
+	if i < 0 || !isWeighed(&other.Claims[i]) {
+		return false
+	}
+	value := &other.Claims[i]
+	return o.count(value) >= other.count(value)
+}
+
+// count returns how often an answer states a value.
+func (d *answer) count(value *claim.Claim) (times int) {
+	for i := range d.Claims {
+		if d.Claims[i].Agrees(value) {
+			times++
+		}
+	}
+	return times
 }
 
 // question is the state of comparing the distinct answers of a question, the most frequent first.

@@ -109,11 +109,41 @@ func TestExpectedFacts(t *testing.T) {
 		"按现有事实，该违约金一般不会被调低。": "不会 → 按现有事实，**该违约金一般会被调低**。",
 	} {
 		var got []string
-		for _, d := range new(facts.Reader).Expected(standard, answer) {
+		found, err := new(facts.Reader).Expected(t.Context(), standard, []string{answer})
+		require.NoError(t, err)
+		for _, d := range found[0] {
 			got = append(got, d.A.Text+" → "+d.B.Text)
 		}
 		require.Equal(t, want, strings.Join(got, "; "), standard)
 	}
+}
+
+// An answer that leaves out the standard answer's value does not replace it by a value that the other answers have as
+// well; one that has this value once more does.
+func TestExpectedFactsAreReadBesideTheOtherAnswers(t *testing.T) {
+	t.Parallel()
+	standard := "到期时成长值未达标的，降一级；黑金卡享有 3 个月的保级期。"
+	answers := []string{
+		"等级有效期 12 个月，每月更新。\n\n到期时成长值未达标的，降一级；黑金卡享有 3 个月的保级期。",
+		"等级有效期 12 个月，每月更新。\n\n到期时成长值未达标的，降一级。",
+		"等级有效期 12 个月，每月更新。\n\n到期时成长值未达标的，降一级；黑金卡享有 12 个月的保级期。",
+		standard,
+	}
+	found, err := new(facts.Reader).Expected(t.Context(), standard, answers)
+	require.NoError(t, err)
+	var contradicting []int
+	for n := range found {
+		if len(found[n]) > 0 {
+			contradicting = append(contradicting, n)
+		}
+	}
+	require.Equal(t, []int{2}, contradicting)
+	require.Equal(t, "3 个月", found[2][0].A.Text)
+	require.Equal(t, "12 个月", found[2][0].B.Text)
+
+	alone, err := new(facts.Reader).Expected(t.Context(), standard, answers[1:2])
+	require.NoError(t, err)
+	require.Len(t, alone[0], 1, "without the other answers, the value could be the standard answer's")
 }
 
 // Long answers are only compared with the most frequent one, and the comparison stops when its context ends.
