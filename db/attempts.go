@@ -8,7 +8,7 @@ import (
 	"wending/db/pg"
 )
 
-// FailedAttempt is an attempt of a call that failed and was followed by another.
+// FailedAttempt is a failed attempt of a call, after which the call was attempted again.
 type FailedAttempt struct {
 	// Attempt is the attempt's number, from 1.
 	Attempt      int       `json:"attempt"`
@@ -22,20 +22,19 @@ type FailedAttempt struct {
 	Body string `json:"body"`
 }
 
-// Limits on the failed attempts stored for a run: their number, counted from the first, and the bytes of each one's
-// message and body.
+// Limits on the failed attempts that are stored for a run: only the first ones are stored, and sizes are in bytes.
 const (
 	MaxFailedAttempts   = 10
-	maxAttemptText      = 1800 // with the other values this stays below 2 KB
+	maxAttemptText      = 1800 // of message and body together; with its other values, an attempt stays below 2 KB
 	maxAttemptMessage   = 600
-	MaxFailedAttemptRaw = 2 * maxAttemptText // of the body as received; it is shortened only after secrets are redacted
+	MaxFailedAttemptRaw = 2 * maxAttemptText // of the body as received: it is shortened after secrets are redacted
 )
 
 // FailedAttempts are the failed attempts of a run, in order.
 type FailedAttempts []FailedAttempt
 
-// With returns the attempts and one more, shortened to the stored length; an attempt beyond MaxFailedAttempts is
-// left out.
+// With returns the attempts with one more appended, its message and body shortened to their limits. If there are
+// already MaxFailedAttempts, it returns them unchanged.
 func (f FailedAttempts) With(one FailedAttempt) FailedAttempts {
 	if len(f) == MaxFailedAttempts {
 		return f

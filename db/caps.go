@@ -19,7 +19,7 @@ type Cap struct {
 	count string
 }
 
-// The caps on schedules that are not archived, on links to reports and tokens that are still valid, and on saved views.
+// A project's caps. Archived schedules, and links to reports and tokens that are no longer valid, do not count.
 var (
 	ScheduleCap = Cap{"schedules", 100, `SELECT count(*) FROM schedules WHERE project_id = $1 AND archived_at IS NULL`}
 	ShareCap    = Cap{"shares", 200, `
@@ -39,8 +39,8 @@ func (e *ProjectFullError) Error() string {
 	return fmt.Sprintf("the project has %d %s, and may not have more", e.Most, e.What)
 }
 
-// Admit returns a ProjectFullError if a project has reached the cap. No other object is admitted until the transaction
-// ends.
+// Admit returns a ProjectFullError if a project has reached the cap. Until the transaction ends, other calls for the
+// same project wait.
 func (c Cap) Admit(ctx context.Context, tx *sqlx.Tx, projectID uuid.UUID) error {
 	if _, err := tx.ExecContext(ctx, `SELECT FROM projects WHERE id = $1 FOR NO KEY UPDATE`, projectID); err != nil {
 		return pg.Classify("lock the project", err)

@@ -19,9 +19,9 @@ const RunColumns = `r.id, r.unit_id, r.launch_id, r.item_id, r.variant, r.run_in
 // separately.
 const AnswerTokens = `(output_tokens - coalesce(reasoning_tokens, CASE WHEN reasoning IS NULL THEN 0 END))`
 
-// Supersede clears is_current on the runs that are about to be replaced: those of the item, variant and run_index of a
-// row of "done". The INSERT that follows must join superseded, so that the update comes first and the partial unique
-// index is not violated.
+// Supersede clears is_current on the runs that are about to be replaced: the current runs with the item, variant and
+// run_index of a row of "done". The INSERT that follows must join superseded, so that the update comes first and the
+// partial unique index is not violated.
 const Supersede = `
 	older AS (
 		UPDATE evaluation_runs r
@@ -66,7 +66,7 @@ const KeepPastEvaluations = `
 		FROM evaluations e
 		JOIN fresh ON fresh.run_id = e.run_id AND fresh.evaluator = e.evaluator)`
 
-// ReplaceEvaluation sets the columns of evaluations that a later evaluation replaces.
+// ReplaceEvaluation overwrites the stored evaluation if the same evaluator has already evaluated the run.
 const ReplaceEvaluation = `
 	ON CONFLICT (run_id, evaluator) DO UPDATE
 	SET status = excluded.status, score = excluded.score, passed = excluded.passed, reason = excluded.reason,
@@ -77,12 +77,12 @@ const ReplaceEvaluation = `
 		input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens, total_tokens = excluded.total_tokens,
 		cost = excluded.cost, launch_id = excluded.launch_id`
 
-// inScope is the condition for the items i that a launch l runs. One turn selects its whole conversation.
+// inScope is the condition for the items i that a launch l runs. A launch of one turn runs its whole conversation.
 const inScope = `(l.item_id IS NULL OR i.id = l.item_id
 	OR i.series = (SELECT series FROM evaluation_items WHERE id = l.item_id))`
 
-// isKept is the condition that a launch l keeps the run r of an item instead of repeating it, for its variant v and
-// run_index n.
+// isKept is the condition under which a launch l keeps the run r of an item, in variant v and with run_index n,
+// instead of repeating it.
 const isKept = `r.variant = v.number AND r.run_index = n AND r.is_current
 	AND (l.kind <> 'RETRY_FAILED' OR r.status = 'SUCCEEDED')`
 
@@ -97,8 +97,8 @@ const RunsOfItem = `t.runs_per_item * t.total_variants
 // RunsOfTask is how many runs of task t are planned.
 const RunsOfTask = `t.total_items * t.runs_per_item * t.total_variants + t.extra_runs`
 
-// sumSpent is the cost of the runs r, as key-value pairs for a JSON object. It has the currency g.currency if all
-// targets share one.
+// sumSpent is a JSON object with the cost of the runs r in g.currency. Without a currency that all targets share, the
+// cost is null.
 const sumSpent = `jsonb_build_object(
 			'currency', g.currency,
 			'cost', CASE WHEN g.currency IS NOT NULL THEN CAST(trim_scale(sum(r.cost)) AS text) END,

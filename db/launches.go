@@ -259,8 +259,8 @@ const raiseSome = `
 	SELECT coalesce(sum($3 - before), 0) FROM raised`
 
 // ExtendTask raises the number of runs of each question of a task that has ended, or only of the questions named, and
-// starts the missing runs. It returns ErrConflict if the task is active or was never started, ErrNothingToRun if they
-// already have that many runs, and ErrNotFound if the task, or one of the questions, does not exist.
+// starts the missing runs. It returns ErrConflict if the task is active or was never started, ErrNothingToRun if the
+// questions already have that many runs, and ErrNotFound if the task, or one of the questions, does not exist.
 func (s *Store) ExtendTask(ctx context.Context, scope Scope, taskID uuid.UUID, questionIDs []string, runs int,
 	n NewLaunch) (launchID uuid.UUID, err error) {
 	err = s.db.InTx(ctx, "extend the task", func(tx *sqlx.Tx) error {
@@ -374,7 +374,7 @@ func runsToMake(ctx context.Context, tx *sqlx.Tx, task Task, kind LaunchKind,
 			return nil, nil, pg.Classify("count the runs that did not succeed", err)
 		}
 	}
-	// A task that failed may be resumed even if all its runs exist: only the launch was not finished.
+	// A task that failed may be resumed even if all its runs exist: then only finishing the launch is left.
 	if left == 0 && (kind != LaunchResume || task.Status != TaskFailed) {
 		return nil, nil, ErrNothingToRun
 	}
@@ -420,8 +420,8 @@ const insertUnits = `
 		RETURNING turns)
 	SELECT coalesce(sum(turns), 0) FROM made`
 
-// insertJudgeUnits creates units for the answers that the launch keeps and that judges have to rate: those without a
-// rating, or in an EVALUATE launch all.
+// insertJudgeUnits creates units for the answers that the launch keeps and that judges have to rate: answers without a
+// rating or, in an EVALUATE launch, all answers.
 const insertJudgeUnits = `
 	INSERT INTO units (launch_id, item_id, variant, target, run_index, evaluator, subject_run_id)
 	SELECT l.id, r.item_id, r.variant, e.target, r.run_index, e.number, r.id
@@ -508,7 +508,7 @@ func (s *Store) StartLaunch(ctx context.Context, id uuid.UUID) (units int, err e
 	return units, nil
 }
 
-// startLaunch creates the next units of a launch. isStarted reports that these were the last ones.
+// startLaunch creates the next units of a launch. isStarted reports that no more were left and the launch now runs.
 func startLaunch(ctx context.Context, tx *sqlx.Tx, id uuid.UUID) (units int, isStarted bool, err error) {
 	const lock = `
 		SELECT l.task_id, greatest(1, $2 / (t.runs_per_item * t.total_variants)) AS items
@@ -621,7 +621,7 @@ func (s *Store) LaunchCall(ctx context.Context, id uuid.UUID) (Call, error) {
 // StopFor is how long calls in flight may continue after a stop before they are cut.
 const StopFor = 30 * time.Second
 
-// taskWithin returns the condition that the task $1 is within the scope of a parameter.
+// taskWithin returns the condition that the task $1 is within the scope passed as parameter, such as $2.
 func taskWithin(parameter string) string {
 	return `EXISTS (SELECT FROM evaluation_tasks WHERE id = $1 AND ` + Within("project_id", parameter) + `)`
 }
@@ -652,8 +652,8 @@ func (s *Store) StopTask(ctx context.Context, scope Scope, taskID uuid.UUID, by 
 	return launchID, err
 }
 
-// StopLaunches stops the launches that are the keys of reasons, each because of the ceiling that its value names, and
-// returns those that were not stopped already. FinishLaunch ends them once none of their units is running.
+// StopLaunches stops the launches in reasons, which maps each to the code of the ceiling that it reached, and returns
+// those that were not being stopped already. FinishLaunch ends them once none of their units is running.
 func StopLaunches(ctx context.Context, tx *sqlx.Tx, reasons map[uuid.UUID]string) (stopped []uuid.UUID, err error) {
 	const lock = `
 		SELECT id, task_id
@@ -684,8 +684,8 @@ func StopLaunches(ctx context.Context, tx *sqlx.Tx, reasons map[uuid.UUID]string
 	return stopped, afterStop(ctx, tx, tasks)
 }
 
-// afterStop stops the units of launches that no worker has claimed, and announces the stop; tasks holds their tasks
-// by id. All origins are locked at once, in the order in which claims lock them.
+// afterStop stops the unclaimed units of launches, and announces the stop; tasks holds the launches' tasks by launch
+// id. All origins are locked in one statement, in the order in which claims lock them.
 func afterStop(ctx context.Context, tx *sqlx.Tx, tasks map[uuid.UUID]uuid.UUID) error {
 	launches := slices.Collect(maps.Keys(tasks))
 	if err := stopQueued(ctx, tx, launches...); err != nil {
@@ -702,7 +702,7 @@ func afterStop(ctx context.Context, tx *sqlx.Tx, tasks map[uuid.UUID]uuid.UUID) 
 	return nil
 }
 
-// stopQueued stops the units of launches that no worker has claimed.
+// stopQueued stops the unclaimed units of launches.
 func stopQueued(ctx context.Context, tx *sqlx.Tx, launchIDs ...uuid.UUID) error {
 	const stop = `UPDATE units SET state = 'STOPPED', epoch = epoch + 1 WHERE launch_id = ANY (CAST($1 AS uuid[]))
 		AND state = 'QUEUED'`

@@ -24,8 +24,8 @@ func (t Task) Grouper() *Target {
 	return &grouper
 }
 
-// groupingDue is the condition for an item i of task t, with the statistics q of its first variant, whose answers the
-// launch l has to group.
+// groupingDue is the condition under which the launch l has to group the answers to an item i of task t; q are the
+// statistics of the item in its first variant.
 const groupingDue = `q.contents > 1
 		  AND (q.newest_run_id, q.runs) = (SELECT max(id), count(*) FROM evaluation_runs WHERE item_id = i.id AND is_current)
 		  AND l.kind <> 'EVALUATE'
@@ -38,8 +38,8 @@ const groupingDue = `q.contents > 1
 		  AND (l.kind = 'MEANING' OR NOT EXISTS (
 			SELECT FROM meanings m WHERE m.item_id = i.id AND m.is_current AND (l.kind <> 'RETRY_FAILED' OR NOT m.is_default) AND ` + meaning.Covers + `))`
 
-// insertGroupingUnits creates units for the items whose answers the launch $1 has to group: those from $2 to $3, or
-// those in the array $4 unless it is NULL. An item has at most one such unit in a launch.
+// insertGroupingUnits creates units for the items whose answers the launch $1 has to group: those after $2 up to $3,
+// and only those in the array $4 unless it is NULL. An item has at most one such unit in a launch.
 const insertGroupingUnits = `
 	INSERT INTO units (launch_id, item_id, target, run_index, evaluator)
 	SELECT l.id, i.id, t.meaning_target, 1, -1
@@ -95,7 +95,7 @@ func planGroupingsOf(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID, itemI
 }
 
 // planLastGroupings plans the groupings that are due in a launch without open units, which the caller has locked. It
-// returns an UnassessedError if questions are left to assess, because these may need groupings, too.
+// returns an UnassessedError if questions are left to assess, because their answers may need grouping, too.
 func planLastGroupings(ctx context.Context, tx *sqlx.Tx, launchID, taskID uuid.UUID) (planned bool, err error) {
 	const isOver = `
 		SELECT t.meaning_target IS NOT NULL AND l.kind <> 'EVALUATE'
@@ -120,8 +120,8 @@ func planLastGroupings(ctx context.Context, tx *sqlx.Tx, launchID, taskID uuid.U
 	return true, Notify(ctx, tx, taskID)
 }
 
-// GroupTask has a model group the answers of a task that has ended by meaning, without calling its agents; it
-// replaces any previous model. It returns ErrConflict if the task is active or was never started.
+// GroupTask has a model group by meaning the answers of a task that has ended, without calling the task's agents; the
+// model replaces any previous one. It returns ErrConflict if the task is active or was never started.
 func (s *Store) GroupTask(ctx context.Context, scope Scope, taskID uuid.UUID, grouper Target,
 	n NewLaunch) (launchID uuid.UUID, err error) {
 	const choose = `UPDATE evaluation_tasks SET meaning_target = $2 WHERE id = $1`

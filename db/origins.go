@@ -93,7 +93,7 @@ func lockSlots(ctx context.Context, tx *sqlx.Tx, origin string) (slots, error) {
 	return found, pg.Classify("lock the origin", err)
 }
 
-// wait returns how long to wait before trying again if no slot is within the horizon; 0 means that there is one.
+// wait returns how long to wait before trying again if no slot is within the horizon; 0 means that a slot is.
 func (s slots) wait(horizon time.Duration) time.Duration {
 	if beyond := s.AheadMicros - horizon.Microseconds(); beyond > 0 {
 		return time.Duration(max(1000, beyond)) * time.Microsecond

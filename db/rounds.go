@@ -106,8 +106,8 @@ func (t Task) MostRuns(planned Planned) int {
 // questions $2 (NULL means all) in the scope of the launch $1. The decision is made for each variant separately, and
 // for a conversation as a whole. $3 is measure.SettledFrom, $4 the maximum number of units to plan, which the budget
 // allows, $5 the maximum number of calls, which the project's quota allows; NULL means no limit. A launch waits if its
-// budget does not allow a round, but not if the quota does not. The launch must be locked: a second call finds the
-// planned runs missing and plans nothing.
+// budget does not allow a round, but not if the quota does not. The launch must be locked: a second call then sees
+// that the runs just planned have yet to be made, and plans nothing.
 const planRounds = `
 	WITH asked AS (
 		SELECT DISTINCT coalesce(first.id, i.id) AS item_id

@@ -71,15 +71,15 @@ type Statistics struct {
 	JudgeTokens   *int64  `json:"judge_tokens,omitempty" doc:"Sum over the judges' calls that report tokens; not part of total_tokens" example:"20480"`
 	JudgeCost     *string `json:"judge_cost,omitempty" doc:"Cost of the judges' calls, a decimal number; not part of cost; absent if unknown or if currencies differ" example:"0.08"`
 	JudgeCurrency *string `json:"judge_currency,omitempty" example:"USD"`
-	// Groupings by meaning are counted in the same way. MeaningErrors is the number of questions for which the model
-	// gave no grouping.
+	// Groupings by meaning are counted in the same way as the work of judges. MeaningErrors is the number of questions
+	// for which the model gave no grouping.
 	MeaningErrors   int     `json:"meaning_errors,omitempty" doc:"Questions whose answers the model failed to group, because its call failed or its reply was unreadable" example:"1"`
 	MeaningCalls    int     `json:"meaning_calls,omitempty" doc:"Number of calls for grouping answers by meaning, without retries" example:"110"`
 	MeaningTokens   *int64  `json:"meaning_tokens,omitempty" doc:"Sum over the calls for grouping answers that report tokens; not part of total_tokens" example:"81920"`
 	MeaningCost     *string `json:"meaning_cost,omitempty" doc:"Cost of the calls for grouping answers, a decimal number; not part of cost; absent if unknown or if currencies differ" example:"0.05"`
 	MeaningCurrency *string `json:"meaning_currency,omitempty" example:"USD"`
-	// Duration is the time from a launch's start in seconds, to its end or, while it is running, to now; for a task
-	// it is the sum over its launches.
+	// Duration is the time in seconds from a launch's start to its end or, while it is running, to now; for a task it
+	// is the sum over its launches.
 	Duration *float64 `json:"duration_seconds" doc:"Seconds from start to end, or to now while running; for a task, the sum over its launches" example:"104.31"`
 }
 

@@ -108,7 +108,7 @@ type Task struct {
 	// Unsuccessful is how many current runs did not succeed.
 	Unsuccessful int       `db:"-"`
 	ProjectID    uuid.UUID `db:"project_id"`
-	// ScheduleID is the schedule that made the task as a copy of another; nil for tasks that people created.
+	// ScheduleID is the schedule that created the task as a copy of another; nil for tasks that people created.
 	ScheduleID *uuid.UUID `db:"schedule_id"`
 	// MaxCost is the maximum cost in each currency, a decimal number; nil means no limit. StopReason is why the
 	// newest launch was stopped; nil if it was not, or if a person stopped it.
@@ -201,8 +201,9 @@ const taskColumns = `
 		t.created_by, t.created_at, t.started_at, t.completed_at,
 		t.statistics`
 
-// listedTasks selects the stored columns of the tasks of $1 (an array of ids) in the scope $2, newest first, with
-// the newest launch. Only a task that has ended can have a launch after the first.
+// listedTasks selects the stored columns of the tasks of $1 (an array of ids) in the scope $2, newest first, with the
+// newest launch. A task has results if that launch is not its first, because only a task that has ended is launched
+// again.
 func listedTasks() string {
 	return `
 	SELECT ` + taskColumns + `,

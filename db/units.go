@@ -75,7 +75,7 @@ func (l *Limit) keepWithin(allowance *int) {
 }
 
 // RateHorizon is how far in the future the slot that a claim reserves may be: a unit is claimed shortly before its
-// call, so that only few units are waiting when a stop or a crash comes.
+// call, so that only few units are waiting if the launch is stopped or the worker crashes.
 const RateHorizon = 500 * time.Millisecond
 
 // lockLaunchToClaim has the rest of the transaction prefer indexes: the planner's statistics do not cover a launch that
@@ -297,8 +297,8 @@ func (s *Store) ReturnUnits(ctx context.Context, units []Unit) error {
 	return pg.Classify("return units", err)
 }
 
-// ReleaseStrays returns units that a living worker holds without knowing it, because the reply to its claim was lost.
-// units are the ones that it knows about. The caller must not claim at the same time.
+// ReleaseStrays returns units that were claimed for a living worker which never learnt of them, because the reply to
+// its claim was lost. units are the ones that the worker has received. The caller must not claim at the same time.
 func (s *Store) ReleaseStrays(ctx context.Context, workerID uuid.UUID, units []int64) (released int, err error) {
 	result, err := s.db.ExecContext(ctx, returnUnitsOfWorker, workerID, pq.Int64Array(units))
 	return pg.Affected("release strays", result, err)

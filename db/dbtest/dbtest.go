@@ -34,8 +34,8 @@ var (
 	server    *embedded.Postgres
 	admin     *sqlx.DB
 	databases atomic.Int64
-	// template creates the database that every test's database is a copy of, and returns its name: migrations run
-	// only once.
+	// template creates the database from which every test's database is copied, and returns its name. This way,
+	// migrations run only once.
 	template = sync.OnceValues(func() (string, error) {
 		const name = "migrated"
 		if _, err := admin.Exec("CREATE DATABASE " + name); err != nil {
@@ -50,13 +50,13 @@ func Main(m *testing.M) {
 	os.Exit(run(m))
 }
 
-// KeepConnections keeps a test's server, when it closes, from closing the connections that other tests are making:
-// httptest closes all connections of http.DefaultTransport, which the tests share.
+// KeepConnections prevents a test's server from closing other tests' connections when it closes: httptest closes all
+// connections of http.DefaultTransport, which the tests share.
 func KeepConnections() {
 	http.DefaultTransport = kept{http.DefaultTransport}
 }
 
-// kept hides CloseIdleConnections of a transport.
+// kept hides a transport's CloseIdleConnections method.
 type kept struct{ http.RoundTripper }
 
 func run(m *testing.M) int {
@@ -89,7 +89,7 @@ func root() string {
 	return "/tmp"
 }
 
-// makeFolder creates a folder that a server can enter when the tests run as root and the server under another
+// makeFolder creates a folder that a server can enter even if the tests run as root and the server runs under another
 // account.
 func makeFolder() (string, error) {
 	dir, err := os.MkdirTemp(root(), "wending-test-")
@@ -223,8 +223,8 @@ func Redis(t testing.TB) string {
 	return redis.URL()
 }
 
-// patience is the factor by which tests on a busy machine wait longer than they need to on an idle one: they wait for
-// events, and measure nothing.
+// patience multiplies the time for which tests wait for an event, because a busy machine takes longer than an idle
+// one. No test measures this time.
 const patience = 5
 
 // Await waits until condition holds, and fails the test if it does not within patience times the given time.

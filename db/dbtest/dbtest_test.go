@@ -21,7 +21,7 @@ func TestTestsHaveDatabasesOfTheirOwn(t *testing.T) {
 	var tasks int
 	require.NoError(t, other.Get(&tasks, `SELECT count(*) FROM evaluation_tasks`))
 	require.Zero(t, tasks)
-	one.SetMaxOpenConns(1) // a lock belongs to its session
+	one.SetMaxOpenConns(1) // one connection, because a lock belongs to its session
 	for _, tables := range []interface {
 		Get(dest any, query string, args ...any) error
 	}{one, other} {

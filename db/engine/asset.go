@@ -293,8 +293,8 @@ func (s Assets) Get(ctx context.Context, taskID, id uuid.UUID) (asset Asset, err
 	return asset, pg.Classify("read the asset", err)
 }
 
-// Shown selects files that pages without an account show: those of current runs or, with UnitID or ItemID, those shown
-// by the replay of that unit or item, previews included.
+// Shown selects the files on pages that people without an account can open: those of current runs or, with UnitID or
+// ItemID, those in the replay of that unit or item, previews included.
 type Shown struct {
 	ItemID, UnitID *int64
 }
@@ -333,9 +333,10 @@ type ClaimedAsset struct {
 // ClaimFor is how long a claim lasts unless it is renewed.
 const ClaimFor = 30 * time.Second
 
-// Claim claims assets that are due, previews last, for up to free places of this process, and counts an attempt for
-// each. held is how many places each task already holds. A task gets another place only while more are free than it
-// holds, so that slow downloads leave places for other tasks (dynamic thresholds: Choudhury and Hahne, 1998).
+// Claim claims at most free assets that are due, previews last, and counts an attempt for each. held is the number of
+// places that each task already occupies in this process. A task gets another place only while the number of free
+// places exceeds its own, so that slow downloads leave places for other tasks (dynamic thresholds: Choudhury and
+// Hahne, 1998).
 func (s Assets) Claim(ctx context.Context, free int, held map[uuid.UUID]int) (claimed []ClaimedAsset, err error) {
 	const claim = `
 		WITH due AS (
@@ -506,9 +507,9 @@ func (s Assets) Lost(ctx context.Context, taskID uuid.UUID, key string) error {
 	return pg.Classify("record a missing file", err)
 }
 
-// PruneOld removes assets that no page shows any more: previews of tasks that ended longer ago than keep (0 keeps
-// them), and, after a day, files of calls that never became a run because they were stopped or lost, and of failed
-// attempts.
+// PruneOld removes assets that no page shows any more: previews of tasks that ended longer than keep ago (0 keeps all
+// previews) and, after a day, files of failed attempts and of calls that have no run, because they were stopped or
+// lost.
 func (s Assets) PruneOld(ctx context.Context, keep time.Duration) error {
 	const prunePreviews = `
 		DELETE FROM assets a USING evaluation_tasks t

@@ -79,7 +79,7 @@ const storeConfirmations = `
 	created_at = now()`
 
 // Confirm plans the runs of a confirmation and starts them. It returns the launches by task. ErrConflict means that a
-// task to be repeated has not succeeded, a *db.RunsLeftError that a question has no room for that many runs, and
+// task to be repeated has not succeeded, a *db.RunsLeftError that a question would have more runs than allowed, and
 // ErrNotFound that there is no such task.
 func (f Confirmations) Confirm(ctx context.Context, scope db.Scope,
 	c Confirmation) (launches map[uuid.UUID]uuid.UUID, err error) {

@@ -68,7 +68,8 @@ func (c Conversations) Next(ctx context.Context, unit db.Unit, limit int) (turn 
 // HistoryOf returns the history of a turn's run, as Next returned it when the turn was asked.
 func (c Conversations) HistoryOf(ctx context.Context, run db.Run, taskID uuid.UUID,
 	limit int) (turn NextTurn, isTooLong bool, err error) {
-	// The condition on the launch lets an index find a run that was replaced: no other index covers it.
+	// The condition on the launch lets an index find the run even if it was replaced: no other index covers replaced
+	// runs.
 	const before = `r.launch_id = ANY (ARRAY(SELECT id FROM launches WHERE task_id = $5)) AND r.id < $6`
 	turn.History, turn.ConversationID, isTooLong,
 		err = c.history(ctx, before, limit, run.ItemID, run.Variant, run.RunIndex, taskID, run.ID)

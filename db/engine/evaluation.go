@@ -17,8 +17,8 @@ type Evaluations struct{ db *pg.Pool }
 // NewEvaluations returns the Evaluations of a store.
 func NewEvaluations(store *db.Store) Evaluations { return Evaluations{store.Pool()} }
 
-// Subject returns a run to be judged, with at most limit+1 characters of its response: an extra character means
-// that the response was cut.
+// Subject returns a run to be judged, with at most limit+1 characters of its response: an extra character means that
+// the response is longer than limit.
 func (e Evaluations) Subject(ctx context.Context, runID int64, limit int) (run db.Run, err error) {
 	const read = `
 		SELECT r.id, r.unit_id, r.launch_id, r.item_id, r.variant, r.run_index, r.status,
@@ -29,14 +29,14 @@ func (e Evaluations) Subject(ctx context.Context, runID int64, limit int) (run d
 	return run, db.NotFound(db.KindRun, pg.Classify("read the judged run", err))
 }
 
-// Asked is the set of runs that an EVALUATE launch evaluates, and the evaluators it uses.
+// Asked is the task whose runs an EVALUATE launch evaluates, and the evaluators it uses.
 type Asked struct {
 	TaskID uuid.UUID `db:"task_id"`
 	// Evaluators are the numbers of the evaluators; empty for launches of other kinds.
 	Evaluators pq.Int64Array `db:"evaluators"`
 }
 
-// Asked returns the runs and evaluators of an EVALUATE launch, or ErrNotFound.
+// Asked returns the task and the evaluators of a launch, or ErrNotFound.
 func (e Evaluations) Asked(ctx context.Context, launchID uuid.UUID) (asked Asked, err error) {
 	const read = `SELECT task_id, coalesce(evaluators, '{}') AS evaluators FROM launches WHERE id = $1`
 	err = e.db.GetContext(ctx, &asked, read, launchID)
@@ -57,7 +57,7 @@ func (e Evaluations) NextToRule(ctx context.Context, launchID uuid.UUID, limit i
 	return itemIDs, pg.Classify("look for answers to judge", err)
 }
 
-// Past is one evaluation of a run: the present one, or one that a later evaluation replaced.
+// Past is one evaluation of a run: the current one, or one that a later evaluation replaced.
 type Past struct {
 	Evaluator  int        `db:"evaluator"`
 	Status     string     `db:"status"`
@@ -69,8 +69,8 @@ type Past struct {
 	ReplacedAt *time.Time `db:"replaced_at"`
 }
 
-// Of returns the evaluations of a run by each evaluator, newest first: with the judges' verbatim output, and
-// including evaluations that were replaced.
+// Of returns all evaluations of a run, including those that were replaced, with the judges' verbatim output. They are
+// ordered by evaluator, and newest first for each.
 func (e Evaluations) Of(ctx context.Context, runID int64) (said []Past, err error) {
 	const read = `
 		SELECT evaluator, status, score, passed, reason, raw, created_at, NULL AS replaced_at FROM evaluations

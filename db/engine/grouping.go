@@ -17,7 +17,7 @@ type Grouping struct {
 	meaning.Grouping
 	// Raw is the model's output, call by call.
 	Raw string
-	// Calls are the calls without retries; LatencyMS, Attempts and the tokens cover all of them; nil means unknown.
+	// Calls excludes retries; LatencyMS, Attempts and the tokens cover all calls; nil tokens are unknown.
 	Calls, LatencyMS, Attempts             int
 	InputTokens, OutputTokens, TotalTokens *int
 	ErrorCode, ErrorMessage                string
@@ -30,7 +30,7 @@ type DistinctAnswer struct {
 }
 
 // Answers returns the different current answers to a question, with at most limit+1 characters of each: an extra
-// character means that the answer was cut.
+// character means that the answer is longer than limit.
 func (e Evaluations) Answers(ctx context.Context, itemID int64, limit int) (answers []DistinctAnswer, err error) {
 	const read = `
 		SELECT answer_key, coalesce(left(response_body, $2 + 1), '') AS text
@@ -75,7 +75,8 @@ func (r Recorder) groupings(ctx context.Context, taskID uuid.UUID, results []Res
 			result.Grouping.IsDefault
 	}
 	err = r.db.InTx(ctx, "record groupings", func(tx *sqlx.Tx) error {
-		if err := tx.SelectContext(ctx, &stored, knownUnits, ids, epochs); err != nil { // stored already; the reply was lost
+		// Units that are already DONE were stored by an earlier attempt whose reply was lost.
+		if err := tx.SelectContext(ctx, &stored, knownUnits, ids, epochs); err != nil {
 			return pg.Classify("look for recorded groupings", err)
 		}
 		var fresh []int64

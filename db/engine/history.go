@@ -43,8 +43,8 @@ type PastLaunch struct {
 	Statistics db.LaunchStatistics `db:"-"`
 }
 
-// listLaunches lists the launch $2 of the task $1, where NULL selects all its launches. Statistics stored by earlier
-// versions lack the judges' work.
+// listLaunches lists the launch $2 of the task $1, or all launches of the task if $2 is NULL. Statistics of EVALUATE
+// launches that earlier versions stored are read as NULL, because they lack the judges' work.
 const listLaunches = `
 	SELECT l.id, l.number, l.kind, l.status, i.question_id, i.question, l.variant, l.requested_by, l.requested_via,
 	l.stopped_by, l.total_units,

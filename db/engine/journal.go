@@ -181,7 +181,7 @@ func jsonText(value *json.RawMessage) string {
 	return pg.StorableText(string(*value))
 }
 
-// EventPart is consecutive events of one unit, all about one question.
+// EventPart holds consecutive events of one unit, all about one question.
 type EventPart struct {
 	Epoch  int           `db:"epoch"`
 	ItemID int64         `db:"item_id"`
@@ -251,8 +251,8 @@ func (j Journal) OfRun(ctx context.Context, taskID uuid.UUID, unitID, itemID int
 	return events, nil
 }
 
-// Tools returns the tool calls of a unit in the order in which they began. Those of a claim are left out if a later
-// claim has events for the same question.
+// Tools returns the tool calls of a unit in the order in which they began. Tool calls of a claim are left out if a
+// later claim has events for the same question.
 func (j Journal) Tools(ctx context.Context, taskID uuid.UUID, unitID int64) ([]Tool, error) {
 	const read = `
 		SELECT unit_id, epoch, item_id, number, tool, tool_id, provider, asset_type, status, progress, input, output, error,

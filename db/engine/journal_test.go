@@ -76,7 +76,7 @@ func TestEventsAreFencedAndReadOn(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, parts, "of another task")
 
-	events, err := j.OfRun(ctx, task, unit, item, 5) // given up under a later epoch: returns the last known events
+	events, err := j.OfRun(ctx, task, unit, item, 5) // given up under a later epoch, so the last known events count
 	require.NoError(t, err)
 	require.Len(t, events, 3)
 	events, err = j.OfRun(ctx, task, unit, item, 1)

@@ -24,7 +24,7 @@ type Judgement struct {
 	Reason    string
 	// Raw is the model's output, vote by vote.
 	Raw string
-	// Votes are the scores of the readable votes, from 0 to 1, of a judge that votes several times.
+	// Votes are the scores, from 0 to 1, of the readable votes of a judge that votes several times.
 	Votes pq.Float64Array
 	// LatencyMS, Attempts and the tokens cover all votes; nil tokens are unknown.
 	LatencyMS, Attempts                    int
@@ -116,7 +116,8 @@ func (r Recorder) judgements(ctx context.Context, taskID uuid.UUID, results []Re
 		if _, err := tx.ExecContext(ctx, lockRuns, runs); err != nil {
 			return pg.Classify("lock the judged runs", err)
 		}
-		if err := tx.SelectContext(ctx, &stored, knownUnits, ids, epochs); err != nil { // stored already; the reply was lost
+		// Units that are already DONE were stored by an earlier attempt whose reply was lost.
+		if err := tx.SelectContext(ctx, &stored, knownUnits, ids, epochs); err != nil {
 			return pg.Classify("look for recorded judgements", err)
 		}
 		var fresh []int64
@@ -136,8 +137,9 @@ type Ruled struct {
 	Evaluations []db.Evaluation
 }
 
-// Rules stores the rules' evaluations of a task's runs in a PENDING EVALUATE launch, up to the item through. Runs
-// that another process has already judged are left alone; ErrConflict means that the launch is no longer PENDING.
+// Rules stores the rules' evaluations of a task's runs for a PENDING EVALUATE launch, and records that they cover the
+// items up to through. Runs that another process has already judged are left alone; ErrConflict means that the launch
+// is no longer PENDING.
 func (r Recorder) Rules(ctx context.Context, launchID, taskID uuid.UUID, through int64, ruled []Ruled) error {
 	const note = `UPDATE launches SET ruled_through = $2 WHERE id = $1 AND status = 'PENDING' AND ruled_through < $2`
 	const store = `

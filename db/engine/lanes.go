@@ -21,8 +21,8 @@ type Lanes struct{ db *pg.Pool }
 // NewLanes returns the Lanes of a store.
 func NewLanes(store *db.Store) Lanes { return Lanes{store.Pool()} }
 
-// sharing are the common table expressions that list the launches with lanes and those waiting for one: running
-// launches that have units to call at a target with a free slot of its rate limit, but no lane on a living worker. A
+// sharing contains the common table expressions that list the launches with lanes and the waiting launches. A running
+// launch waits if it has units to call at a target whose rate limit has a free slot, but no lane on a living worker. A
 // launch's share is the number of lanes it would get if all lanes were dealt out evenly.
 const sharing = `
 		live AS (
@@ -139,8 +139,8 @@ type projectQuota struct {
 	Lanes   *int      `db:"lanes"`
 }
 
-// lockQuota reads the quota of a launch's project. If there is one, other transactions that would draw on it
-// wait.
+// lockQuota reads the quota of a launch's project. If there is one, it is locked: other transactions that would draw
+// on it wait.
 func lockQuota(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID) (quota projectQuota, err error) {
 	const read = `
 		SELECT t.project_id, p.lanes
@@ -245,9 +245,9 @@ type State struct {
 	StoppingMicros int64 `db:"stopping_micros"`
 	// HoldsLease reports that the worker's lease has not expired.
 	HoldsLease bool `db:"holds_lease"`
-	// Surplus is the number of lanes that the launch has above its share while others wait for one.
+	// Surplus is the number of lanes that the launch has above its share while other launches wait for one.
 	Surplus int `db:"surplus"`
-	// TakesShifts reports that others wait and there are fewer lanes than launches.
+	// TakesShifts reports that other launches wait and that there are fewer lanes than launches.
 	TakesShifts bool `db:"takes_shifts"`
 }
 

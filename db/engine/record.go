@@ -36,7 +36,7 @@ type Result struct {
 	ErrorMessage   string
 	// FinishReason is why the answer ended; empty means that the agent did not report it.
 	FinishReason string
-	// TraceID and AgentTraceID are the ids of the last call in traces, ours and the agent's; empty means none.
+	// TraceID and AgentTraceID identify the last call in our traces and in the agent's; empty means none.
 	TraceID, AgentTraceID string
 	// InputTokens and the counts that follow are reported by the agent; nil means that it reported none.
 	InputTokens, OutputTokens, ReasoningTokens, TotalTokens *int
@@ -83,8 +83,8 @@ func (t *Turn) NotReached() []int64 {
 	return t.Later
 }
 
-// Results without evaluations or turns, which most tasks produce, are recorded by a shorter statement, because
-// statements are planned at each execution.
+// Results without evaluations or turns, which most tasks produce, are recorded by a shorter statement: statements are
+// planned at each execution, and a shorter one takes less time to plan.
 const (
 	recordResults = ofUnits + doneUnits + db.Supersede + insertRuns + `
 	RETURNING unit_id`
@@ -130,8 +130,8 @@ const doneUnits = `
 		WHERE u.id = g.unit_id AND u.state = 'RUNNING' AND u.epoch = g.epoch -- if the claim still holds
 		RETURNING u.id, u.launch_id, u.item_id, u.variant, u.target, u.run_index, CAST(NULL AS text) AS conversation_id),`
 
-// doneTurns skips a turn that was stored although the reply was lost; in that case its unit still belongs to the
-// worker.
+// doneTurns skips turns that an earlier attempt stored although its reply was lost; the units of such turns still
+// belong to the worker.
 const doneTurns = `
 	turn AS (
 		SELECT * FROM unnest(
@@ -354,7 +354,7 @@ type verdicts struct {
 
 func (v *verdicts) add(result Result) { v.addTo(result.Unit.ID, result.Evaluations) }
 
-// addTo adds evaluations of a unit, or of a run.
+// addTo adds the evaluations of the unit, or of the run, with an id.
 func (v *verdicts) addTo(id int64, evaluations []db.Evaluation) {
 	for _, one := range evaluations {
 		v.units, v.evaluators, v.statuses = append(v.units, id), append(v.evaluators, int64(one.Number)),

@@ -111,8 +111,8 @@ const triedUnits = `3`
 // nobody is the Owner of the installation's monthly ceiling.
 const nobody = `'00000000-0000-0000-0000-000000000000'`
 
-// standings lists every ceiling that applies to the active launches or to the task $2, with what has been spent under
-// it; $1 is the installation's monthly ceiling, empty for none.
+// standings lists every ceiling that applies to the active launches or to the task $2, with the amount already spent;
+// $1 is the installation's monthly ceiling, empty for none.
 const standings = `
 	WITH active AS (
 		SELECT l.id, l.created_at, l.task_id, t.max_cost, t.project_id, l.status = 'PENDING' AS is_pending
@@ -199,11 +199,11 @@ type Verdict struct {
 	Reached map[uuid.UUID]Standing
 }
 
-// Keep passes the standings to judge and applies its verdict. It holds the lock throughout, so a keeper never acts
-// on standings that another has changed, and only one keeper stops a launch whose ceiling is reached. The standings
-// cover the active launches, oldest first, and the ceilings of the task, of the project's month and of the
-// installation's month – a decimal number that applies to each currency, empty for none. Targets without prices
-// spend nothing. Keep returns the launches that it stopped, which tasks.FinishLaunch ends.
+// Keep passes the standings to judge and applies its verdict. It holds the lock throughout, so a keeper never acts on
+// standings that another has changed, and only one keeper stops a launch whose ceiling is reached. The standings list
+// each active launch, oldest first, under the ceilings of its task, of its project's month and of the installation's
+// month. monthCeiling is a decimal number that applies to each currency, empty for none. Targets without prices spend
+// nothing. Keep returns the launches that it stopped, which tasks.FinishLaunch ends.
 func (s Spending) Keep(ctx context.Context, monthCeiling string,
 	judge func([]Standing) Verdict) (stopped []uuid.UUID, verdict Verdict, err error) {
 	err = s.db.InTx(ctx, "check the budgets", func(tx *sqlx.Tx) error {
@@ -243,7 +243,7 @@ func (s Spending) SpentBy(ctx context.Context, taskID uuid.UUID, monthCeiling st
 	return nil, nil
 }
 
-// allow sets how many units launches may claim, and lifts the limits of all others.
+// allow sets how many units launches may claim, and lifts the limits of all other launches.
 func allow(ctx context.Context, tx *sqlx.Tx, allowed map[uuid.UUID]int64) error {
 	const lift = `DELETE FROM allowances WHERE NOT launch_id = ANY (CAST($1 AS uuid[]))`
 	const set = `

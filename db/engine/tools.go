@@ -147,7 +147,7 @@ func (j Journal) PathDifferences(ctx context.Context, taskID uuid.UUID, itemID i
 	return differing, err
 }
 
-// pathDifferences reads the differing runs of a task's question; of all questions if itemID is 0.
+// pathDifferences reads the differing runs of one question of a task, or of all its questions if itemID is 0.
 func (j Journal) pathDifferences(ctx context.Context, taskID uuid.UUID,
 	itemID int64) (differing []PathDifference, total int, err error) {
 	const read = `

@@ -35,7 +35,7 @@ type Unit struct {
 // settledAfter is how long after a unit's end its last events may still be stored.
 const settledAfter = 3 * time.Second
 
-// readUnit reconstructs a unit that was removed with its launch's history from its runs.
+// readUnit reads a unit. If the unit was removed with its launch's history, it is reconstructed from its runs.
 const readUnit = `
 	SELECT u.id, u.task_id, u.launch_id, u.item_id, u.variant, u.run_index, u.turns, u.is_over, u.is_waiting, i.question,
 		(SELECT count(*) FROM evaluation_items WHERE task_id = i.task_id AND sort_key <= i.sort_key) AS number,

@@ -157,16 +157,16 @@ type EvaluatorVersion struct {
 type Channel struct {
 	Entry
 	Kind string `db:"kind"`
-	// URL is the part of the address that may be shown, SealedURL the whole address; both are empty for an
-	// e-mail.
+	// URL is the part of the address that may be shown, SealedURL the whole address; both are empty for an e-mail
+	// channel.
 	URL       string `db:"url"`
 	SealedURL []byte `db:"sealed_url"`
-	// Recipients are the addresses of an e-mail, joined by commas.
+	// Recipients are the addresses of an e-mail channel, joined by commas.
 	Recipients   string         `db:"recipients"`
 	SealedSecret []byte         `db:"sealed_secret"`
 	Events       pq.StringArray `db:"events"`
 	Lang         string         `db:"lang"`
-	// IsDefault makes it a channel of every new task that does not name its channels.
+	// IsDefault makes the channel receive messages about every new task that does not name its channels.
 	IsDefault bool `db:"is_default"`
 	Test
 }
@@ -198,8 +198,8 @@ type Schedule struct {
 // Follow is what the firings of a schedule copy.
 type Follow string
 
-// A firing copies the task with what the library holds at that time – credentials, and the newest versions of prompts,
-// evaluators and the dataset –, or the task as it was created.
+// FollowLatest copies the task with the current contents of the library: credentials, and the newest versions of
+// prompts, evaluators and the dataset. FollowFrozen copies the task as it was created.
 const (
 	FollowLatest Follow = "latest"
 	FollowFrozen Follow = "frozen"
@@ -217,7 +217,7 @@ func IDs(ids []uuid.UUID) *pq.StringArray {
 	return &list
 }
 
-// Recipients returns the addresses of an e-mail; nil for other kinds of channels.
+// Recipients returns the addresses of an e-mail channel; nil for other kinds of channels.
 func Recipients(c Channel) []string {
 	if c.Recipients == "" {
 		return nil
@@ -225,8 +225,8 @@ func Recipients(c Channel) []string {
 	return strings.Split(c.Recipients, ",")
 }
 
-// table describes one kind of entry: its name, its columns in addition to the columns of Entry, the source of its
-// rows, and the uses of one of them (a subquery that takes the id as $1).
+// table describes the table of one kind of entry: its name, its columns in addition to the columns of Entry, the FROM
+// clause and the columns with which entries are read, and a subquery for the uses of the entry $1.
 type table[T any] struct {
 	name     string
 	columns  []string

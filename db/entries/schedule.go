@@ -35,15 +35,13 @@ const (
 	ReasonTask    = "TASK_GONE"
 	ReasonSecret  = "SECRET_KEY_CHANGED"
 	ReasonQuota   = "QUOTA_EXCEEDED"
-	// The rest concern what the library holds now: the address of the task's agent is no longer allowed, the newest
-	// dataset cannot be read or lacks a column that the task needs, or the task has become too large or violates
-	// another rule.
-	ReasonAddress  = "AGENT_URL_NOT_ALLOWED"
-	ReasonDataset  = "DATASET_UNREADABLE"
-	ReasonColumn   = "COLUMN_MISSING"
-	ReasonTooLarge = "TASK_TOO_LARGE"
-	ReasonInvalid  = "TASK_INVALID"
-	// ReasonSensitive means that the task would send what its project does not allow.
+	// The rest are about the current contents of the library.
+	ReasonAddress  = "AGENT_URL_NOT_ALLOWED" // the address of the task's agent is no longer allowed
+	ReasonDataset  = "DATASET_UNREADABLE"    // the newest dataset cannot be read
+	ReasonColumn   = "COLUMN_MISSING"        // the newest dataset lacks a column that the task needs
+	ReasonTooLarge = "TASK_TOO_LARGE"        // the task has become too large
+	ReasonInvalid  = "TASK_INVALID"          // the task violates another rule
+	// ReasonSensitive means that the task would send content that its project does not allow.
 	ReasonSensitive = "SENSITIVE_CONTENT"
 )
 
@@ -60,7 +58,7 @@ type Firing struct {
 	Outcome    FiringOutcome `db:"outcome"`
 	// Reason is why no task was started; nil if one was.
 	Reason *string `db:"reason"`
-	// Missed is how many later planned times had also passed when it fired: those firings are skipped.
+	// Missed is how many later planned times had also passed when the schedule fired: those firings are skipped.
 	Missed int `db:"missed"`
 	// TaskID is the copy; nil if none was made or it has been deleted.
 	TaskID *uuid.UUID `db:"task_id"`
@@ -85,7 +83,8 @@ func (s Schedules) Now(ctx context.Context) (now time.Time, err error) {
 	return now, pg.Classify("read the clock", err)
 }
 
-// Due returns the schedules that have been due for at least late, and unpaused ones without a planned time.
+// Due returns the schedules that have been due for at least late, and enabled ones for which no firing is planned. now
+// is the database's time.
 func (s Schedules) Due(ctx context.Context, late time.Duration) (due []Schedule, now time.Time, err error) {
 	const rest = `UPDATE schedules SET next_at = NULL WHERE next_at IS NOT NULL
 		AND (NOT is_enabled OR archived_at IS NOT NULL)`
@@ -117,7 +116,7 @@ type FiringCopy struct {
 	Reason string
 }
 
-// FiringTiming is when a schedule fires next, and how many planned times were missed between the present one and now.
+// FiringTiming is when a schedule fires next, and how many planned times have passed since the one that fires now.
 type FiringTiming struct {
 	Next   time.Time
 	Missed int
@@ -184,7 +183,7 @@ func (s Schedules) List(ctx context.Context, scope db.Scope, scheduleID uuid.UUI
 	return found, total, pg.Classify("list firings", err)
 }
 
-// States returns the states of the existing tasks among ids, by id.
+// States returns the states of those given tasks that still exist, by id.
 func (s Schedules) States(ctx context.Context, scope db.Scope, tasks []uuid.UUID) (map[uuid.UUID]db.TaskStatus, error) {
 	list := `SELECT id, status FROM evaluation_tasks WHERE id = ANY ($1) AND ` + db.Within("project_id", "$2")
 	var rows []struct {
@@ -201,8 +200,8 @@ func (s Schedules) States(ctx context.Context, scope db.Scope, tasks []uuid.UUID
 	return states, nil
 }
 
-// Before returns at most the given number of firings before the one that made a task, newest first: only those whose
-// task still exists and has a summary.
+// Before returns at most the given number of firings before the one that created a task, newest first: only those
+// whose task still exists and has a summary.
 func (s Schedules) Before(ctx context.Context, taskID uuid.UUID, most int) (found []Firing, err error) {
 	const list = `
 		SELECT ` + columns + `
@@ -215,8 +214,8 @@ func (s Schedules) Before(ctx context.Context, taskID uuid.UUID, most int) (foun
 	return found, pg.Classify("look for earlier firings", err)
 }
 
-// WithResults returns the firing of a schedule that made a task, if it has a summary, or with uuid.Nil the newest
-// firing that has a task and a summary. It returns db.ErrNotFound if there is none.
+// WithResults returns the firing of a schedule that created a task, if the firing has a summary; if taskID is
+// uuid.Nil, it returns the newest firing that has a task and a summary. It returns db.ErrNotFound if there is none.
 func (s Schedules) WithResults(ctx context.Context, scope db.Scope, scheduleID,
 	taskID uuid.UUID) (f Firing, err error) {
 	find := `
@@ -230,8 +229,8 @@ func (s Schedules) WithResults(ctx context.Context, scope db.Scope, scheduleID,
 	return f, pg.Classify("look for a firing", err)
 }
 
-// watched and learned limit how many firings Watched returns: the newest ones, and the first ones of their
-// configuration, from which the limits are learned.
+// watched is how many of the newest firings Watched returns, and learned how many earlier ones: the first firings of
+// the same configuration, from which the chart's limits are learned.
 const watched, learned = 400, 20
 
 // Watched returns the firings with results that a control chart covers, up to a planned time (nil means all), oldest
@@ -248,7 +247,7 @@ func (s Schedules) Watched(ctx context.Context, scope db.Scope, scheduleID uuid.
 			LIMIT $4),
 		oldest AS (
 			SELECT planned_at, summary->>'configuration' AS configuration FROM newest ORDER BY planned_at LIMIT 1),
-		other AS ( -- the last firing before the configuration of the oldest one
+		other AS ( -- the last earlier firing whose configuration differs from that of the oldest
 			SELECT max(f.planned_at) AS planned_at
 			FROM firings f
 			CROSS JOIN oldest
@@ -271,7 +270,7 @@ func (s Schedules) Watched(ctx context.Context, scope db.Scope, scheduleID uuid.
 	return found, pg.Classify("read the firings of a control chart", err)
 }
 
-// Unsummed is a firing whose task has ended in a launch that the firing's summary does not cover.
+// Unsummed is a firing whose task has ended, but whose summary does not cover the task's newest launch.
 type Unsummed struct {
 	Firing
 	NewestLaunch uuid.UUID `db:"newest_launch"`

@@ -34,7 +34,7 @@ func (l Library) InsertPrompt(ctx context.Context, scope db.Scope, prompt Prompt
 	return insertVersioned(ctx, scope, l.Prompts, prompt, insertPromptVersion)
 }
 
-// AddPromptVersion stores the next version of a prompt, and returns the prompt with it.
+// AddPromptVersion stores the next version of a prompt, and returns the prompt in that version.
 func (l Library) AddPromptVersion(ctx context.Context, scope db.Scope, prompt Prompt) (Prompt, error) {
 	return addVersion(ctx, scope, l.Prompts, prompt.ID, prompt, insertPromptVersion)
 }
@@ -44,7 +44,7 @@ func (l Library) InsertEvaluator(ctx context.Context, scope db.Scope, evaluator 
 	return insertVersioned(ctx, scope, l.Evaluators, evaluator, insertEvaluatorVersion)
 }
 
-// AddEvaluatorVersion stores the next version of an evaluator, and returns the evaluator with it.
+// AddEvaluatorVersion stores the next version of an evaluator, and returns the evaluator in that version.
 func (l Library) AddEvaluatorVersion(ctx context.Context, scope db.Scope, evaluator Evaluator) (Evaluator, error) {
 	return addVersion(ctx, scope, l.Evaluators, evaluator.ID, evaluator, insertEvaluatorVersion)
 }
@@ -60,7 +60,7 @@ func insertVersioned[T any](ctx context.Context, scope db.Scope, kind Kind[T], e
 	})
 }
 
-// addVersion stores the next version of an entry, and returns the entry with it.
+// addVersion stores the next version of an entry, and returns the entry in that version.
 func addVersion[T any](ctx context.Context, scope db.Scope, kind Kind[T], id uuid.UUID, entry T,
 	insertVersion string) (T, error) {
 	err := kind.db.InTx(ctx, "store a version of an entry of "+kind.name, func(tx *sqlx.Tx) error {
@@ -218,8 +218,8 @@ func (l Library) InsertDataset(ctx context.Context, scope db.Scope, dataset Data
 	})
 }
 
-// AddDatasetVersion stores the next version of a dataset, and returns the dataset with it. keepFile is called just
-// before the commit, with the version's number.
+// AddDatasetVersion stores the next version of a dataset, and returns the dataset in that version. keepFile is called
+// just before the commit, with the version's number.
 func (l Library) AddDatasetVersion(ctx context.Context, scope db.Scope, dataset Dataset,
 	keepFile func(version int) error) (Dataset, error) {
 	err := l.db.InTx(ctx, "store a dataset's version", func(tx *sqlx.Tx) error {

@@ -90,8 +90,8 @@ type Data struct {
 	// attempt.
 	Attempt int `json:"attempt,omitempty"`
 	WaitMS  int `json:"wait_ms,omitempty"`
-	// Kind is the kind of an asset, a preview or a tool's result. URL is its address on the agent's side; no page
-	// links to it.
+	// Kind is the kind of an asset, a preview or a tool's result. URL is the address of an asset or a preview at the
+	// agent; no page links to it.
 	Kind      string `json:"kind,omitempty"`
 	URL       string `json:"url,omitempty"`
 	MediaType string `json:"media_type,omitempty"`

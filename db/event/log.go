@@ -37,8 +37,8 @@ type Log struct {
 	mu      sync.Mutex
 	start   time.Time
 	waiting []Event
-	// tail is the text of the last event while pieces are still appended to it, because a string would be copied each
-	// time.
+	// tail is the text of the last event while pieces are still appended to it. A string would be copied for each
+	// piece.
 	tail    []byte
 	bytes   int // of the waiting events
 	seq     int

@@ -12,8 +12,8 @@ import (
 	"wending/db/pg"
 )
 
-// Correction is a person's decision on which answers of a variant to a question say the same. It takes precedence over
-// the groupings of models, existing and later ones, for as long as the answers remain.
+// Correction is a person's decision on which answers of a variant to a question say the same thing. It takes
+// precedence over the groupings of models, existing and later ones, for as long as the answers remain.
 type Correction struct {
 	Variant int `db:"variant"`
 	// Version counts the corrections of a question and variant, from 1, by any reviewer.
@@ -74,7 +74,7 @@ func Corrections(ctx context.Context, db sqlx.QueryerContext, taskID uuid.UUID) 
 }
 
 // Store stores a correction of an item as the current one, within a transaction that has locked the item. Version must
-// be the one after that of the current correction.
+// be one greater than the version of the current correction.
 func (c Correction) Store(ctx context.Context, tx *sqlx.Tx, itemID int64) error {
 	const replace = `UPDATE corrections SET is_current = false WHERE item_id = $1 AND variant = $2 AND is_current`
 	const insert = `
@@ -128,7 +128,7 @@ func Against(ctx context.Context, db sqlx.QueryerContext, taskID uuid.UUID) (of 
 	return of.computed(), nil
 }
 
-// compare counts a correction, unless the model was not asked about all of its answers.
+// compare adds a correction to the counts, unless the model was not asked about all of its answers.
 func (r *Reliability) compare(said Correction, model Groups) {
 	var person, found, contents []int64
 	var unsure []bool

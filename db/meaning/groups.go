@@ -10,8 +10,8 @@ import (
 	"wending/db/measure"
 )
 
-// Groups are the groups of one variant's answers to a question. Across variants, groups with the same number say the
-// same.
+// Groups are the groups of one variant's answers to a question. If groups of two variants have the same number, their
+// answers say the same thing.
 type Groups struct {
 	// Of has the group of each answer, by Key; Unsure are the answers whose group is not certain.
 	Of     map[string]int
@@ -26,10 +26,11 @@ func (g Groups) cover(answers []measure.Answer) bool {
 	})
 }
 
-// Numbers summarise the answers of one variant to a question by what they say. The fields that measure.Question also
-// has are computed there from the answers' texts.
+// Numbers summarise the answers of one variant to a question by what they say. measure.Question has some of these
+// fields, too, but computes them from the answers' texts.
 type Numbers struct {
-	// Letters has a letter for each run; answers with the same letter say the same. - means that the run has no answer.
+	// Letters has a letter for each run; answers with the same letter say the same thing. - means that the run has no
+	// answer.
 	Letters string
 	// Agreement is nil if there is only one run for each question, or if a run is missing.
 	Agreement *float64
@@ -111,16 +112,16 @@ func numbersOf(answers []measure.Answer, keys [][]byte) (one Numbers) {
 			share := float64(group.Count) / float64(answered)
 			*one.Entropy -= share * math.Log(share)
 		}
-		*one.Entropy = max(0, *one.Entropy) // not -0
+		*one.Entropy = max(0, *one.Entropy) // avoids -0
 	}
 	return one
 }
 
-// corrected applies what a person said about a variant's answers to the groups known so far, whose numbers are below
-// next. Each of the person's groups keeps the number of the known group with which it has the most answers in common,
-// so that it keeps its letter in all variants and the model's note; the others get new numbers. The group of an answer
-// that no person has placed, because it came later, is not certain. ok is false if fewer than two of the answers that
-// the person placed are still there.
+// corrected applies a correction to the groups known so far; next is the first unused group number. Each of the
+// person's groups keeps the number of the known group with which it has the most answers in common, so that it keeps
+// its letter in all variants and the model's note; the others get new numbers. An answer that the person has not
+// placed, because it came later, counts as unsure. after is the first number that is still unused; ok is false if
+// fewer than two of the placed answers still exist.
 func (c Correction) corrected(answers []measure.Answer, known Groups, next int) (of Groups, after int, ok bool) {
 	placed := map[string]int{}
 	for n, key := range c.Keys {
@@ -170,8 +171,8 @@ func (c Correction) numbers(known Groups, next int) (numbers map[int]int, after 
 	return numbers, next
 }
 
-// Reliability is how far a model's groupings agree with those of people, over pairs of answers that differ in more than
-// format (precision and recall of pairs that say the same).
+// Reliability is how far a model's groupings agree with those of people, over pairs of answers that differ in more
+// than format (precision and recall of pairs that say the same thing).
 type Reliability struct {
 	Questions int `json:"questions" doc:"Number of pairs of question and variant that both a person and the model grouped" example:"24"`
 	Unchanged int `json:"unchanged" doc:"How many of these the person left as the model had grouped them" example:"20"`
@@ -187,8 +188,8 @@ type Reliability struct {
 	F1        *float64 `json:"f1" doc:"Pairwise F1: 2 same / (2 same + joined + parted)" example:"0.95"`
 }
 
-// add counts a question that both have grouped: person and model have the group of each answer, unsure those of which
-// the model was not certain.
+// add counts a question that both a person and the model have grouped. person and model contain the group of each
+// answer; unsure marks the answers whose group is not certain in the model's grouping.
 func (r *Reliability) add(person, model []int64, unsure []bool) {
 	isSame := true
 	for a := range person {
@@ -228,7 +229,8 @@ func (r Reliability) computed() Reliability {
 	return r
 }
 
-// Score returns how far groupings agree with labelled ones, question by question; each has a group for each answer.
+// Score returns how far found groupings agree with labelled ones. All three arguments are indexed by question, then by
+// answer: a grouping contains the group of each answer, and unsure marks the answers whose pairs are not scored.
 func Score(labelled, found [][]int64, unsure [][]bool) Reliability {
 	var r Reliability
 	for n, groups := range labelled {

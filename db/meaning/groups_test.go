@@ -147,7 +147,7 @@ func TestTheModelIsMeasuredAgainstPeople(t *testing.T) {
 	of.compare(correction(1, "ax"), model) // the model was not asked about x
 	sameForm := correction(1, "ab")
 	sameForm.Contents[1] = sameForm.Contents[0]
-	of.compare(sameForm, model) // one content: no pair
+	of.compare(sameForm, model) // only one content, so no pair
 	of = of.computed()
 	require.Equal(t, 3, of.Questions)
 	require.Equal(t, 2, of.Unchanged)

@@ -18,7 +18,8 @@ type Known struct {
 	Notes  pq.StringArray `db:"meaning_notes"`
 	// HasFailed reports that the model gave no usable grouping.
 	HasFailed bool `db:"meaning_default"`
-	// Version counts people's groupings of the variant's answers; Reviewer gave the present one, nil unless By is Person.
+	// Version counts people's groupings of the variant's answers. Reviewer made the current one; nil unless By is
+	// Person.
 	Version  int     `db:"meaning_version"`
 	Reviewer *string `db:"meaning_reviewer"`
 }

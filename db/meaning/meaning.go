@@ -16,7 +16,7 @@ import (
 // By is how the groups of a question's answers were determined.
 type By string
 
-// The answers differ at most in format, a model grouped them, or a person did.
+// Equal means that the answers differ at most in format, Model that a model grouped them, Person that a person did.
 const (
 	Equal  By = "equal"
 	Model  By = "model"
@@ -218,7 +218,7 @@ func (g groupedItem) grouped() (of []Groups, by []By) {
 	return of, by
 }
 
-// hasFailed reports whether a model was asked about the present answers of a variant, and gave no usable grouping.
+// hasFailed reports whether a model was asked about the current answers of a variant, and gave no usable grouping.
 func (g groupedItem) hasFailed(variant int) bool {
 	return g.Contents > 1 && g.HasMeaning && g.IsDefault && g.groups().cover(g.variants[variant])
 }

@@ -52,13 +52,13 @@ func (m Matters) areSmall(difference, mean float64, limit Limit) bool {
 type Ranking struct {
 	// Leader is the variant with the best mean.
 	Leader int
-	// Worse are the variants that the leader beats beyond chance: the p-value of their paired difference, adjusted
-	// for all pairs of variants and all numbers of the report, is at most Significance (metrics.md, family a). Each
-	// are the variants that it beats by the same amount on every question, so that there is no interval. Alike are
-	// those whose difference may be due to chance; Tied are the ones among Alike with the same mean. Unknown are
+	// Worse are the variants that the leader beats beyond chance: the p-value of their paired difference, adjusted for
+	// all pairs of variants and all numbers of the report, is at most Significance (metrics.md, family a). Each are
+	// the variants that it beats by the same amount on every question, so that there is no interval. Alike are those
+	// whose difference may be due to chance; Tied are the ones among Alike whose mean equals the leader's. Unknown are
 	// those that share no question with the leader on which the number is known.
 	Worse, Each, Alike, Tied, Unknown []int
-	// Slight are the variants that the leader beats by less than what matters: they are not called worse.
+	// Slight are the variants that the leader beats by too little to matter (Matters): they are not called worse.
 	Slight []int
 	// Seldom are the variants that answer less often than another variant. In a ranking that covers only answers they
 	// can neither lead nor equal the leader: unless they are worse, they are Unknown.

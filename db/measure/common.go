@@ -11,10 +11,10 @@ const mostCells = 1 << 22
 // match is a token that two texts have in common, by its index in each.
 type match struct{ inA, inB int }
 
-// matches finds a longest sequence of tokens that two texts have in common, in order. It reports false if the texts
-// are too long for it. A bit of row j is set if one more token of a gives one more token in common with the first j
-// tokens of b (Hyyrö, "Bit-parallel LCS-length computation revisited", 2004). Only some rows are kept, at intervals;
-// the rows between them are computed again.
+// matches finds a longest common subsequence of the tokens of two texts. It reports false if the texts are too long
+// for it. In row j of the table, the bit of a token of a is set if that token lengthens the longest common subsequence
+// with the first j tokens of b (Hyyrö, "Bit-parallel LCS-length computation revisited", 2004). Only some rows are
+// kept, at intervals; the rows between them are computed again.
 func matches(a, b []rune) ([]match, bool) {
 	var shared [2][]int // places of the tokens that both texts have: no others can match
 	inA, inB := make(map[rune]bool, len(a)), map[rune]bool{}
@@ -49,10 +49,10 @@ func matches(a, b []rune) ([]match, bool) {
 	return t.trace(a, b, shared), true
 }
 
-// columns holds the places of a token in the text along the rows.
+// columns holds the columns of the table in which a token occurs.
 type columns struct {
 	places []int
-	mask   []uint64 // the same as a bit mask, if there are many
+	mask   []uint64 // places as a bit mask, if there are many
 }
 
 func (c *columns) spread(words int) {
@@ -65,7 +65,7 @@ func (c *columns) spread(words int) {
 	}
 }
 
-// lcs is the table of a longest common sequence.
+// lcs is the table for computing a longest common subsequence.
 type lcs struct {
 	words int
 	rows  []*columns // the columns of each row's token

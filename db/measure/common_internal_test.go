@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The matches are in the order of both texts, and there is no longer common sequence: over several rows of 64 cells and
+// The matches are in the order of both texts, and no common subsequence is longer: over several rows of 64 cells and
 // beyond the kept rows, with few and with many different tokens.
 func TestMatchesAreALongestCommonSequence(t *testing.T) {
 	t.Parallel()
@@ -33,7 +33,7 @@ func TestMatchesAreALongestCommonSequence(t *testing.T) {
 	require.False(t, isFound, "the table would be too large")
 }
 
-// longestCommon computes the length of a longest common sequence by its definition.
+// longestCommon computes the length of a longest common subsequence by its definition.
 func longestCommon(a, b []rune) int {
 	above := make([]int, len(a)+1)
 	for _, r := range b {

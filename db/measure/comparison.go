@@ -27,14 +27,14 @@ type ComparedQuestion struct {
 	Expected    []ExpectedFact
 	// Agreement, Similarity and Distinct are as in Question.
 	Agreement, Similarity, Distinct *float64
-	// Meaning is the agreement by meaning; nil while it is not known which answers say the same.
+	// Meaning is the agreement by meaning; nil while it is not known which answers say the same thing.
 	Meaning *float64
-	// SuccessRate is the share of its runs that succeeded. The others are means over those runs; TotalTokens and
-	// Cost cover only the runs that report them.
+	// SuccessRate is the share of the question's runs that succeeded. The others are means over the runs that
+	// succeeded; TotalTokens and Cost cover only the ones that report them.
 	SuccessRate, LatencyMS, FirstTokenMS, TotalTokens, Cost *float64
-	// Judged is how many of its runs have a verdict, Passes how many of those passed.
+	// Judged is how many of the question's runs have a verdict, Passes how many of those passed.
 	Judged, Passes int
-	// PassShare is the share of its judged runs that passed, Score the mean score of its runs.
+	// PassShare is the share of the judged runs that passed, Score the mean score of all the question's runs.
 	PassShare, Score *float64
 	// Letters has one letter for each run, as in Question. Novelty is the result of the function Novelty.
 	Letters string
@@ -146,8 +146,8 @@ func (c *Comparison) sum() {
 	c.Score = c.Change(func(q ComparedQuestion) *float64 { return q.Score })
 }
 
-// Only returns the comparison of some of the questions: of the pairs whose question in the second task is selected by
-// ofB, and of the questions in only one task that its own function, ofA or ofB, selects.
+// Only returns the comparison of some questions: the pairs whose question in the second task ofB selects, the
+// questions of OnlyA that ofA selects, and those of OnlyB that ofB selects.
 func (c Comparison) Only(ofA, ofB func(ComparedQuestion) bool) Comparison {
 	kept := func(questions []ComparedQuestion, isKept func(ComparedQuestion) bool) []ComparedQuestion {
 		return slices.DeleteFunc(slices.Clone(questions), func(q ComparedQuestion) bool { return !isKept(q) })

@@ -9,10 +9,11 @@ import (
 )
 
 // Contents numbers texts so that those that differ at most in their format (FormatOnly) have the same number; the
-// numbers begin at 0, in the order of first appearance. Texts that contradict each other on a fact never share one.
+// numbers begin at 0, in the order of first appearance. Texts that contradict each other on a fact never share a
+// number.
 func Contents(texts []string) (contents []int, count int) {
 	contents = make([]int, len(texts))
-	byForm := map[string][]int{} // the first texts of the contents with a form
+	byForm := map[string][]int{} // by form: the first text of each content with that form
 	for n, text := range texts {
 		contents[n] = -1
 		forms := formsOf(text)
@@ -33,7 +34,8 @@ func Contents(texts []string) (contents []int, count int) {
 	return contents, count
 }
 
-// formsOf returns the forms of a text: texts that differ only in format have one in common. Empty answers are alike.
+// formsOf returns the forms of a text: texts that differ only in format have one in common. Empty texts share one
+// form.
 func formsOf(text string) (forms []string) {
 	if strings.TrimSpace(text) == "" {
 		return []string{""}

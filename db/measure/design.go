@@ -25,7 +25,7 @@ const (
 
 // Design holds the variances that determine which differences a comparison of two versions can detect.
 type Design struct {
-	// WithinA and WithinB are the variances of the verdicts on one question's runs, in either version; Between is the
+	// WithinA and WithinB are the variances of the verdicts on one question's runs, in each version; Between is the
 	// variance, over questions, of the true difference of their pass shares.
 	WithinA, WithinB, Between float64
 	// OfAgreement is the variance, over questions, of the difference of their agreement.
@@ -59,8 +59,8 @@ func NewDesign(a, b []ComparedQuestion) Design {
 	return d
 }
 
-// varianceWithin returns the mean over questions of the variance of one verdict, and of the mean of a question's
-// verdicts; nil if no question has two.
+// varianceWithin returns two means over the questions: the variance of a single verdict, and the variance of the mean
+// of a question's verdicts. Both are nil if no question has two verdicts.
 func varianceWithin(questions []ComparedQuestion) (ofRun, ofMean *float64) {
 	var runs, means []float64
 	for _, question := range questions {
@@ -78,7 +78,8 @@ func varianceWithin(questions []ComparedQuestion) (ofRun, ofMean *float64) {
 	return &run, &mean
 }
 
-// spreadOf returns the variance over questions of the difference of a number; nil with fewer than two questions.
+// spreadOf returns the variance, over the pairs of questions, of the difference of a number; nil with fewer than two
+// pairs.
 func spreadOf(c Comparison, number func(ComparedQuestion) *float64) *float64 {
 	var differences []float64
 	for _, pair := range c.Pairs {
@@ -101,9 +102,9 @@ func (d Design) Basis() Basis {
 	return d.PassBasis
 }
 
-// Detectable is the difference of two means that is detected in four of five cases, given the numbers of independent
-// clusters of questions and of runs per question in either version (Miller 2024, arXiv:2411.00640, equation 9, solved
-// for the difference).
+// Detectable is the difference of two means that is detected in four of five cases, given the number of independent
+// clusters of questions and the number of runs per question in each version (Miller 2024, arXiv:2411.00640, equation
+// 9, solved for the difference).
 type Detectable struct {
 	// Agreement is nil with one run per question. Both are nil with fewer than two clusters.
 	PassRate  *float64 `json:"pass_rate" doc:"Smallest detectable difference between two pass rates; null with fewer than two clusters of questions" example:"0.11"`

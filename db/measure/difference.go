@@ -223,7 +223,7 @@ func ParseDifference(text string) (d Difference, err error) {
 	return d, nil
 }
 
-// Piece is a stretch of two texts.
+// Piece is a stretch of one of two compared texts, or of both where they are equal.
 type Piece struct {
 	Op   Op
 	Text string

@@ -31,7 +31,7 @@ func table(a, b []rune) int {
 func TestTheDistanceIsThatOfTheDefinition(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(5, 6))
-	var by alphabet // of all texts
+	var by alphabet // shared by all texts
 	for _, length := range []int{3, 20, 63, 64, 65, 127, 128, 129, 300} {
 		for range 300 {
 			text := func() []rune {

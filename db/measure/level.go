@@ -139,7 +139,7 @@ func isPlainLetter(r rune) bool {
 
 const (
 	firstIdeograph, lastIdeograph = 0x4E00, 0x9FFF
-	// The full-width forms of ASCII's visible characters; the offset between the two ranges is wide.
+	// The full-width forms of ASCII's visible characters; wide is the offset between the two ranges.
 	firstWide, lastWide, wide = 0xFF01, 0xFF5E, 0xFEE0
 )
 
@@ -172,8 +172,8 @@ func isThousands(runes []rune, n int) bool {
 	return runes[n] == ',' && isDigit(n-1) && isDigit(n+1) && isDigit(n+2) && isDigit(n+3) && !isDigit(n+4)
 }
 
-// isSign reports whether a minus belongs to a number. It does not if it joins two words, or if it starts a list item,
-// where white space follows.
+// isSign reports whether a minus directly before a digit belongs to the number. It does not if it joins two words or
+// numbers. The minus of a list item is not directly before a digit: white space follows it.
 func isSign(runes []rune, n int) bool {
 	return n == 0 || !unicode.IsLetter(runes[n-1]) && !unicode.IsDigit(runes[n-1])
 }

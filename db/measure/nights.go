@@ -7,7 +7,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Night is a metric at one firing of a schedule.
+// Night is the value of a metric at one firing of a schedule.
 type Night struct {
 	Value float64
 	// SE is the standard error of Value; 0 if it is unknown.
@@ -53,7 +53,7 @@ func (d Drift) IsSame(other Drift) bool {
 }
 
 // Drifts returns the metrics whose moving averages leave their limits at the newest of the given firings, which are
-// listed oldest first. Later firings of the same excursion return none.
+// listed oldest first. A metric that left its limits earlier and has stayed beyond them is not returned again.
 func Drifts(firings []FiringSummary) (drifts []Drift) {
 	if len(firings) == 0 {
 		return nil

@@ -96,13 +96,13 @@ func NoiseOf(all []Scored, hasVotes bool) Noise {
 	return noise
 }
 
-// share computes the parts' shares, and what else follows from the variances of all sources.
+// share computes the parts' shares, and the other results that need the variances of all sources.
 func (s scores) share(noise *Noise) {
 	variance := func(source Source) float64 {
 		if of := noise.Part(source).Variance; of != nil {
 			return *of
 		}
-		return 0 // included in the part of the runs, or there is nothing that could differ
+		return 0 // it is included in the part of the runs, or nothing could differ
 	}
 	if without := noise.Part(FromQuestion).Reason; without != nil { // shares need the variances of all sources
 		for n := range noise.Parts {
@@ -145,7 +145,7 @@ func (s scores) share(noise *Noise) {
 		noise.ICC = &icc
 	}
 	if all >= noDeviation*noDeviation {
-		errors[FromQuestion] += errors[FromMix] // more questions help against both
+		errors[FromQuestion] += errors[FromMix] // more questions reduce both errors
 		most := slices.MaxFunc(Advices, func(a, b Source) int { return cmp.Compare(errors[a], errors[b]) })
 		noise.Advice = &most
 	}
@@ -273,7 +273,7 @@ func (s scores) estimate(hasVotes bool) map[Source]estimated {
 func (s scores) crossed(found map[Source]estimated, run, vote float64) {
 	variants := slices.Sorted(maps.Keys(s.cells))
 	var rows [][]float64 // each question's mean scores, by variant
-	noise := 0.0         // the mean variance of such a mean
+	noise := 0.0         // the mean variance of a mean score
 	for _, item := range s.items {
 		row, own := make([]float64, 0, len(variants)), 0.0
 		for _, variant := range variants {
@@ -319,9 +319,9 @@ func (s scores) crossed(found map[Source]estimated, run, vote float64) {
 	found[FromMix] = estimated{variance: ofMix - noise}
 }
 
-// Novelty estimates the chance that one more run gives a new answer: the number of answers given only once, divided
-// by the number of answered runs (Good–Turing; Good 1953). letters has a letter for each run, as in Question.Letters;
-// it is nil if no run has an answer.
+// Novelty estimates the chance that one more run gives a new answer: the number of answers given only once, divided by
+// the number of answered runs (Good–Turing; Good 1953). letters has a letter for each run, as in Question.Letters; the
+// result is nil if no run has an answer.
 func Novelty(letters string) *float64 {
 	counts, answered, once := map[rune]int{}, 0, 0
 	for _, letter := range letters {

@@ -41,15 +41,15 @@ func (c Change) Detectable() *float64 {
 	return &detectable
 }
 
-// IsConstant reports whether the number differs by the same amount on each of several questions, which has no
-// interval.
+// IsConstant reports whether the number differs by the same amount on each of several questions; such a difference has
+// no interval.
 func (c Change) IsConstant() bool { return c.SE != nil && c.Low == nil }
 
 // noDeviation is the standard deviation below which numbers count as equal.
 const noDeviation = 1e-12
 
-// paired compares the numbers of two tasks: a[n] and b[n] belong to a question in clusters[n]. In leftOut other
-// pairs, a number is unknown.
+// paired compares the numbers of two tasks: a[n] and b[n] belong to a question in clusters[n]. leftOut is the number
+// of other pairs, in which a number is unknown.
 func paired(a, b []float64, clusters []string, leftOut int) Change {
 	change := Change{N: len(a), LeftOut: leftOut}
 	if change.N == 0 {

@@ -164,7 +164,7 @@ func assess(ctx context.Context, reader *facts.Reader, answers []Answer, letters
 	return q, nil
 }
 
-// conflictsWithin reports whether the first runs alone contradict each other.
+// conflictsWithin reports whether the runs numbered up to runs contradict each other.
 func (q Question) conflictsWithin(runs int) bool {
 	return slices.ContainsFunc(q.Facts, func(fact Fact) bool {
 		stated := 0

@@ -342,8 +342,8 @@ func TestRandomAnswersGiveTheSameNumbersInAnotherWay(t *testing.T) {
 	}
 }
 
-// Contradictions of the standard answer are found in each answer, with its runs; another notation is not a
-// contradiction.
+// Contradictions of the standard answer are found in each answer, and listed with the answer's runs; another notation
+// is not a contradiction.
 func TestAnswersAreReadBesideTheStandardAnswer(t *testing.T) {
 	t.Parallel()
 	const answer = "公司应当在收到申请之日起 35 日内书面答复。"

@@ -71,7 +71,7 @@ func TestIntervalsOverConversationsHoldTheTruth(t *testing.T) {
 			shared := r.Float64() < truth
 			for range turns {
 				isPass := shared
-				if r.Float64() < 0.3 { // the rest is the turn's own
+				if r.Float64() < 0.3 { // in 30 % of cases, the turn has its own outcome
 					isPass = r.Float64() < truth
 				}
 				number := 0.0
@@ -103,7 +103,7 @@ func TestAnIntervalNearOneIsNotCut(t *testing.T) {
 		}
 		return shares.Share()
 	}
-	// 48 of 50: p̂ = 0.96, se² = p̂(1 − p̂)/49, t = 2.0096, so Wilson's interval of 49 with t
+	// 48 of 50: p̂ = 0.96, se² = p̂(1 − p̂)/49, t = 2.0096, so it is Wilson's interval for n = 49 with t instead of z
 	require.InDeltaSlice(t, []float64{0.8606, 0.9894}, []float64(of(50, 2)), 5e-4)
 	require.InDeltaSlice(t, []float64{0.7148, 0.8852}, []float64(of(100, 20)), 0.01, "Student's interval is within [0, 1]")
 	few := of(20, 1)

@@ -17,9 +17,9 @@ func TestAQuestionIsSettledAsInThePaper(t *testing.T) {
 		confidence    float64
 		isSettled     bool
 	}{
-		{3, 0, 0.95, false}, // 0.0625
-		{4, 0, 0.95, true},  // 0.03125
-		{6, 1, 0.95, true},  // 0.0352
+		{3, 0, 0.95, false}, // 0.0625 > 0.05
+		{4, 0, 0.95, true},  // 0.03125 < 0.05
+		{6, 1, 0.95, true},  // 0.0352 < 0.05
 		{5, 1, 0.95, false},
 		{0, 0, 0.95, false},
 		{0, 0, 0.5, true},

@@ -58,8 +58,8 @@ func shareOf(happens func(*rand.Rand) bool) float64 {
 	return float64(sum) / float64(total)
 }
 
-// chances are the chances of passing of n questions: their mean is rate, and the verdicts on two runs of one question
-// have the correlation rho.
+// chances returns the chances of passing for n questions: their mean is rate, and the verdicts on two runs of one
+// question have the correlation rho.
 func chances(random *rand.Rand, n int, rate, rho float64) []float64 {
 	list := make([]float64, n)
 	beta := distuv.Beta{Alpha: rate * (1/max(rho, 1e-9) - 1), Beta: (1 - rate) * (1/max(rho, 1e-9) - 1), Src: random}
@@ -97,7 +97,7 @@ func coverage(rate float64, clusters, size, runs int, rho float64) float64 {
 	})
 }
 
-// equalVariants are the results of variants that do not differ: the same questions, fresh runs.
+// equalVariants returns results of variants that do not differ: the same questions, with independent runs.
 func equalVariants(random *rand.Rand, variants, questions, runs int) [][]ComparedQuestion {
 	list := make([][]ComparedQuestion, variants)
 	for n, chance := range chances(random, questions, 0.8, 0.5) {
@@ -187,8 +187,8 @@ func settledQuestions() (found, made float64) {
 	return found, float64(calls.Load()) / float64(most*repetitions())
 }
 
-// falseAlarms is the mean number of alarms over a number of nights in which nothing changes except for which
-// questions pass.
+// falseAlarms is the mean number of alarms over a number of nights in which nothing changes, so that only chance
+// decides which questions pass.
 func falseAlarms(nights int, draw func(*rand.Rand) Night) float64 {
 	total := make([]int, repetitions())
 	next := 0
@@ -336,7 +336,7 @@ func TestSimulations(t *testing.T) {
 		t.Logf("%-90s %-12s %s", line.en, aim, written(line.share))
 		fmt.Fprintf(tables["zh-CN"], "| %s | %s | %s |\n", line.zh, aim, written(line.share))
 		fmt.Fprintf(tables["en"], "| %s | %s | %s |\n", line.en, aim, written(line.share))
-		slack := 3.5 * math.Sqrt(0.06/float64(repetitions())) // allows for a share of about 6 %
+		slack := 3.5 * math.Sqrt(0.06/float64(repetitions())) // 3.5 standard errors of a share of about 6 %
 		require.GreaterOrEqual(t, line.share, line.least-slack, line.en)
 		require.LessOrEqual(t, line.share, line.most+slack, line.en)
 	}

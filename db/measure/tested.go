@@ -14,8 +14,8 @@ type Tested struct {
 	P, Q float64
 }
 
-// IsChanged reports whether the question belongs to the list of changed questions, of which a share of about
-// ListedShare may be on it by chance.
+// IsChanged reports whether the question belongs to the list of changed questions. About ListedShare of that list may
+// be there by chance.
 func (p Pair) IsChanged() bool { return p.Tested != nil && p.Tested.Q <= ListedShare }
 
 // Changed returns the pairs that changed, in the order of risk.
@@ -74,11 +74,11 @@ func AreVerdicts(pairs []Pair) bool {
 
 // Fresh holds the runs that were made on one side to confirm a question's change.
 type Fresh struct {
-	// First and Last are the numbers of these runs.
+	// First and Last are the numbers of the first and the last of these runs.
 	First, Last int
 	// Keys has a key (see Shift) for each of these runs that exists.
 	Keys []string
-	// Judged is how many of them have a verdict, Passes how many of those passed.
+	// Judged is how many of these runs have a verdict, Passes how many of those passed.
 	Judged, Passes int
 }
 
@@ -100,7 +100,8 @@ type Outcome string
 const (
 	// Held means that the fresh runs alone show the change again, in the same direction.
 	Held Outcome = "held"
-	// NotHeld means that they do not: the change may have been chance, or be smaller than it looked.
+	// NotHeld means that the fresh runs alone do not show the change: it may have been chance, or be smaller than it
+	// looked.
 	NotHeld Outcome = "not_held"
 	// IsAsking means that runs are missing.
 	IsAsking Outcome = "pending"

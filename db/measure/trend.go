@@ -27,7 +27,7 @@ var Metrics = []Metric{
 	MetricAgreement, MetricMeaning, MetricPassRate, MetricSuccessRate, MetricLatency, MetricCost,
 }
 
-// IsShare reports whether a metric lies between 0 and 1. For shares, more is better; for other metrics, less is.
+// IsShare reports whether a metric is a share, from 0 to 1. For shares, more is better; for other metrics, less is.
 func (m Metric) IsShare() bool { return m != MetricLatency && m != MetricCost }
 
 // of returns a question's value of the metric; nil if it is unknown.
@@ -71,7 +71,7 @@ type FiringSummary struct {
 	// Drifts are the metrics whose moving averages left their limits at this firing; only the first firing of an
 	// excursion lists them.
 	Drifts []Drift `json:"drifts,omitempty"`
-	// FactChanges are the questions whose facts changed since the previous firing; nil without one.
+	// FactChanges are the questions whose facts changed since the previous firing; nil without a previous firing.
 	FactChanges *FactChanges `json:"facts_changed,omitempty"`
 	// ConfigurationChanges are the changes since the previous firing to what the task uses; nil if there are none.
 	ConfigurationChanges []ConfigurationChange `json:"configuration_changes,omitempty"`
@@ -88,9 +88,9 @@ func (f FiringSummary) IsRestart(before FiringSummary) bool {
 // ConfigurationKind is the kind of something that a task uses.
 type ConfigurationKind string
 
-// What a task uses: its dataset, settings that affect numbers, agents and models, prompts, evaluators, and the models
-// that judge and group answers. ConfiguredCredentials means that a target of the same address is called with another
-// key, header or parameter.
+// What a task uses. ConfiguredSettings are the settings that affect numbers, ConfiguredTarget the agents and models,
+// and ConfiguredJudge the models that judge and group answers. ConfiguredCredentials means that a target of the same
+// address is called with another key, header or parameter.
 const (
 	ConfiguredDataset     ConfigurationKind = "dataset"
 	ConfiguredSettings    ConfigurationKind = "settings"
@@ -217,8 +217,8 @@ type Alert struct {
 	ScheduleID   uuid.UUID `json:"schedule_id"`
 	ScheduleName string    `json:"schedule_name"`
 	Metric       Metric    `json:"metric"`
-	// Finding is the first of Findings, for receivers that read only one. Without findings, Metric and Finding hold the
-	// value of the first drift.
+	// Finding is the first of Findings, for receivers that read only one. Without findings, Metric is the metric of
+	// the first drift, and Finding holds its variant and value.
 	Finding
 	Findings []Finding `json:"findings"`
 	Drifts   []Drift   `json:"drifts,omitempty"`

@@ -59,8 +59,8 @@ const findOwn = `
 	ORDER BY r.id
 	LIMIT $2`
 
-// findChanged finds the runs of earlier launches that the launch $1, which has ended, evaluated or grouped and that
-// have not been pushed again.
+// findChanged finds the runs of earlier launches that the launch $1 has evaluated or grouped, and that have not been
+// pushed again since. The launch $1 has ended.
 const findChanged = `
 	SELECT r.id, coalesce(octet_length(r.response_body), 0) AS size
 	FROM launches l
@@ -107,8 +107,8 @@ func push(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID, ids pq.Int64Arra
 	return Announce(ctx, tx, launchID, Result, batches[0], nil)
 }
 
-// pushChanged pushes all runs of earlier launches that a launch changed, and returns how many these are. They are
-// pushed together, because finding them takes longer the larger the task is.
+// pushChanged pushes all runs of earlier launches that a launch changed, and returns their number. They are pushed
+// together, because finding them takes longer the larger the task is.
 func pushChanged(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID) (runs int, err error) {
 	var found []pushable
 	if err := tx.SelectContext(ctx, &found, findChanged, launchID); err != nil {
@@ -123,9 +123,9 @@ func pushChanged(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID) (runs int
 }
 
 // PushBatch turns the next runs of a launch into a delivery for each channel that subscribes to results, and returns
-// how many runs these are: runs that have ended and that judges have rated and, once the launch has ended, runs of
-// earlier launches that it evaluated or whose answers it grouped. If the launch has ended and no runs are left,
-// PushBatch announces its end and marks it as pushed. Each run is in exactly one batch of a launch, even if two
+// the number of these runs. It takes runs that have ended and that judges have rated and, once the launch has ended,
+// runs of earlier launches that it evaluated or whose answers it grouped. If the launch has ended and no runs are
+// left, PushBatch announces its end and marks it as pushed. Each run is in exactly one batch of a launch, even if two
 // processes push the launch at the same time.
 func (o Outbox) PushBatch(ctx context.Context, launchID uuid.UUID) (runs int, err error) {
 	const isEnded = `SELECT finished_at IS NOT NULL FROM launches WHERE id = $1`

@@ -185,8 +185,8 @@ func (l AuditLog) Each(ctx context.Context, filter AuditFilter, yield func(Audit
 	}
 }
 
-// Prune removes older entries and returns how many it removed. The chain then begins after them, and the seal
-// covers its new beginning, so removing entries in any other way cannot be made to look like pruning.
+// Prune removes entries older than keep and returns how many it removed. The chain then begins after them, and the
+// seal covers its new beginning, so removing entries in any other way cannot be made to look like pruning.
 func (l AuditLog) Prune(ctx context.Context, keep time.Duration) (removed int, err error) {
 	const old = `
 		SELECT seq, hash FROM audit_entries

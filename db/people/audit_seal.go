@@ -20,7 +20,7 @@ type ends struct {
 	FirstHash []byte `db:"first_hash"`
 	LastSeq   int64  `db:"last_seq"`
 	LastHash  []byte `db:"last_hash"`
-	// Seal is the signature of the other fields; nil means that there has never been one.
+	// Seal is the signature of the fields above; nil means that there has never been one.
 	Seal []byte    `db:"seal"`
 	Now  time.Time `db:"now"`
 }
@@ -118,8 +118,8 @@ func (l AuditLog) Seal(ctx context.Context) error {
 	})
 }
 
-// SealAgain seals the chain as it is now, once the reason for the broken seal is known: a lost key or removed
-// entries. by is the person who does so; the added entry records where the chain ended before.
+// SealAgain seals the chain as it is now, once the reason for the broken seal is known: a lost key or removed entries.
+// It adds the entry by, which names the person who seals the chain, and records in it where the chain ended before.
 func (l AuditLog) SealAgain(ctx context.Context, by AuditEntry) error {
 	return l.db.InTx(ctx, "reseal the audit log", func(tx *sqlx.Tx) error {
 		chain, err := lock(ctx, tx)
@@ -196,7 +196,7 @@ func (l AuditLog) Verify(ctx context.Context, known ...KnownEnd) (found Verified
 	hashes := map[int64][]byte{chain.FirstSeq: chain.FirstHash}
 	for _, one := range known {
 		if _, isThere := hashes[one.Seq]; !isThere {
-			hashes[one.Seq] = nil // the hash that was found
+			hashes[one.Seq] = nil // set when the entry is read
 		}
 	}
 	seq, hash := chain.FirstSeq, chain.FirstHash

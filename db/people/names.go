@@ -24,8 +24,8 @@ var (
 	ErrNameReserved  = errors.New("a name must not begin with token: and must not be an IP address")
 )
 
-// CheckName returns a name in its stored form, or an error that names the reason for refusing it. Names that look
-// the same are stored the same (NFKC, one blank between words), and invisible characters are refused.
+// CheckName returns a name in its stored form, or an error that names the reason for refusing it. Names that look the
+// same are stored the same (NFKC, one space between words), and invisible characters are refused.
 func CheckName(text string) (name string, err error) {
 	name = normalName(text)
 	_, notAnAddress := netip.ParseAddr(name)
@@ -61,7 +61,7 @@ func CleanName(text string) string {
 	return name
 }
 
-// normalName returns a text in NFKC, with one blank between words.
+// normalName returns a text in NFKC, with one space between words.
 func normalName(text string) string {
 	words := strings.FieldsFunc(norm.NFKC.String(text), func(r rune) bool {
 		return unicode.IsSpace(r) && !unicode.IsControl(r)
@@ -69,7 +69,7 @@ func normalName(text string) string {
 	return strings.Trim(strings.Join(words, " "), "\t\r\n ")
 }
 
-// isInvisible reports whether a character cannot be seen, or looks like a blank without being one.
+// isInvisible reports whether a character cannot be seen, or looks like a space without being one.
 func isInvisible(r rune) bool {
 	if r == ' ' {
 		return false

@@ -141,8 +141,8 @@ func (p People) Challenge(ctx context.Context, kind, secret string) (detail []by
 	return detail, pg.Classify("read a challenge", err)
 }
 
-// Spend records the use of a one-time name and remembers it for the given time. It returns db.ErrConflict if
-// the name was used before.
+// Spend records the use of a one-time value, such as a challenge or a token's id, and remembers it for the given time.
+// It returns db.ErrConflict if the value was used before.
 func (p People) Spend(ctx context.Context, kind, name string, lasts time.Duration) error {
 	const note = `
 		WITH old AS (DELETE FROM challenges WHERE expires_at < now())

@@ -89,10 +89,10 @@ func (p People) ChangeProject(ctx context.Context, project Project) error {
 type ProjectSettings struct {
 	ReviewReasons                   []string
 	SmallestPoints, SmallestPercent *float64
-	// TraceURL is empty for no links.
+	// TraceURL is the new template for links to traces; if it is empty, there are no links.
 	TraceURL *TraceTemplate
-	// SensitivePatterns replace those of the project; nil leaves them as they are. UsualPatterns makes the project follow
-	// the installation's instead.
+	// SensitivePatterns replace those of the project; nil leaves them as they are. With UsualPatterns, the project
+	// follows the installation's patterns instead.
 	SensitivePatterns []string
 	UsualPatterns     bool
 }

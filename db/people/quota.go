@@ -47,7 +47,7 @@ type QuotaUsed struct {
 	Cost []engine.Sum `db:"-"`
 }
 
-// nearly is the percentage above which a quota counts as nearly exhausted.
+// nearly is the percentage from which a quota counts as nearly exhausted.
 const nearly = 80
 
 // QuotaNear is a quota that is nearly or completely exhausted.
@@ -91,7 +91,7 @@ func amount(text string) float64 {
 	return number
 }
 
-// Near returns the quotas of a project that are nearly exhausted. Nothing is counted if the project has none.
+// Near returns the quotas of a project that are nearly exhausted. It counts nothing if the project has no quotas.
 func (q Quotas) Near(ctx context.Context, projectID uuid.UUID) ([]QuotaNear, error) {
 	project, err := New(q.store).Project(ctx, projectID)
 	if err != nil || project.CallsPerDay == nil && project.UploadsPerDay == nil && project.DiskBytes == nil &&

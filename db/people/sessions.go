@@ -11,7 +11,7 @@ import (
 	"wending/db/pg"
 )
 
-// How long a session lasts: unused, and in total.
+// How long a session lasts: IdleLimit after its last use, and SessionLimit in total.
 const (
 	IdleLimit    = 12 * time.Hour
 	SessionLimit = 7 * 24 * time.Hour
@@ -34,8 +34,7 @@ type Session struct {
 	Provided *Provided `db:"-"`
 }
 
-// isValid is the condition for sessions that have not ended; its parameters follow $1. One hour
-// is RightsLast.
+// isValid is the condition for sessions that have not ended; its parameters follow $1, and its one hour is RightsLast.
 const isValid = ` s.seen_at > now() - $2 * interval '1 second' AND s.created_at > now() - $3 * interval '1 second'
 	AND (s.method <> 'oidc' OR EXISTS (SELECT FROM provider_sessions r WHERE r.session_id = s.id
 	AND r.checked_at > now() - interval '1 hour'))`
@@ -76,11 +75,11 @@ func (p People) SignIn(ctx context.Context, session Session, before string) (sec
 // FreshFor is how long after signing in people may change their sign-in settings.
 const FreshFor = 15 * time.Minute
 
-// Signed is the owner of a session.
+// Signed is a session together with its owner.
 type Signed struct {
 	Session
 	User User
-	// IsFresh reports that the session began at most FreshFor ago, with its owner present.
+	// IsFresh reports that the session is proven (see IsProven) and began at most FreshFor ago.
 	IsFresh bool
 }
 
@@ -96,7 +95,7 @@ func (p People) SessionOf(ctx context.Context, secret string) (signed Signed, er
 	const touch = `
 		UPDATE sessions SET seen_at = now()
 		WHERE id = $1 AND seen_at < now() - interval '1 minute'
-		  AND seen_at > now() - $2 * interval '1 second' -- one that has ended since it was read does not begin again`
+		  AND seen_at > now() - $2 * interval '1 second' -- a session that has ended since it was read stays ended`
 	var found struct {
 		Session
 		IsFresh bool `db:"is_fresh"`

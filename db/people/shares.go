@@ -47,7 +47,7 @@ const readShares = `
 	SELECT ` + shareColumns + `, s.expires_at <= now() AS is_expired
 	FROM shares s`
 
-// shareColumns are the columns of a Share, from shares s. The question of a unit is the first one of its runs.
+// shareColumns are the columns of a Share, from shares s. The number of a unit is the number of its first question.
 const shareColumns = `s.id, s.task_id, s.kind, s.item_id, s.unit_id, s.created_by, s.expires_at, s.revoked_at, s.used_at,
 	s.created_at, (
 		SELECT count(*)

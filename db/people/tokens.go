@@ -19,7 +19,8 @@ const TokenPrefix = "wnd_"
 // Reach is where a token's role applies.
 type Reach string
 
-// The reaches. Administrators' tokens created before installation tokens existed also manage accounts and projects.
+// The reaches. ReachAccounts is the reach of administrators' tokens that were created before ReachInstallation
+// existed: they act in their project, and also manage accounts and projects.
 const (
 	ReachProject      Reach = "project"
 	ReachAccounts     Reach = "accounts"

@@ -71,7 +71,7 @@ func (p People) UserOf(ctx context.Context, subject string) (User, error) {
 func (p People) readUser(ctx context.Context, where string, arguments ...any) (User, error) {
 	var user User
 	if err := p.db.GetContext(ctx, &user, readUsers+where, arguments...); err != nil {
-		// a partly scanned user would have pointers set
+		// user may be partly scanned, with some pointers set
 		return User{}, db.NotFound(KindUser, pg.Classify("read an account", err))
 	}
 	return user, nil
@@ -122,8 +122,8 @@ func (p People) HasAdmin(ctx context.Context) (has bool, err error) {
 	return has, pg.Classify("look for an administrator", err)
 }
 
-// SetPassword replaces the password of a signed-in account, ends the account's sessions other than except, and revokes
-// its tokens except the ones in kept.
+// SetPassword replaces the password of a signed-in account, ends all sessions of the account but the one with the id
+// except, and revokes its tokens except the ones in kept.
 func (p People) SetPassword(ctx context.Context, id uuid.UUID, hash string, except uuid.UUID, kept []uuid.UUID) error {
 	const set = `UPDATE users SET password_hash = $2, must_change_password = false, updated_at = now() WHERE id = $1`
 	return p.change(ctx, "replace a password", func(tx *sqlx.Tx) error {

@@ -10,7 +10,7 @@ import (
 	"github.com/lib/pq"
 )
 
-// open returns a connector to a server. Every part of the program connects through it, because it abandons
+// open returns a connector to a server. Every part of the program connects through it, because the connector abandons
 // connections after errors that may have left them out of sync. A nil dialer means the driver's own.
 func open(config pq.Config, dialer pq.Dialer) (driver.Connector, error) {
 	connector, err := pq.NewConnectorConfig(config)
@@ -75,8 +75,8 @@ func (c *guardedConn) check(err error) error {
 		return err
 	}
 	c.abandon()
-	// A server that cannot start sends plain text in place of a message's four length bytes: its first byte is a
-	// letter.
+	// A server that cannot start sends plain text in place of a message's four length bytes: then the first byte is a
+	// letter. The length of a long message begins with a small byte.
 	if text, isRefusal := strings.CutPrefix(err.Error(), "pq: server error: "); isRefusal && text != "" && text[0] < ' ' {
 		return ErrLongRefusal
 	}

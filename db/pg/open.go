@@ -33,8 +33,8 @@ func Open(ctx context.Context, url string, maxConnections int) (*Pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Statement and arguments travel together: this halves the round trips, and avoids prepared statements, which a
-	// pooler might look for on another connection.
+	// A statement is sent together with its arguments: this halves the round trips, and avoids prepared statements,
+	// which a pooler might look for on another connection.
 	config.BinaryParameters = true
 	connector, err := open(config, &patientDialer{Dialer: net.Dialer{Timeout: patience, KeepAlive: patience}})
 	if err != nil {

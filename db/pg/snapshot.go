@@ -11,9 +11,9 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// Snapshot lends one connection of the pool as a separate pool, whose statements all see the database as of the first
-// one, and cannot change it. They run one after another: none may be sent while the rows of another are being read.
-// release returns the connection to the pool; it is also called when ctx ends.
+// Snapshot lends one connection of the pool as a separate pool, whose statements all see the database as it was when
+// the first of them ran, and cannot change it. They run one after another: none may be sent while the rows of another
+// are being read. release returns the connection to the pool; it is also called when ctx ends.
 func (p *Pool) Snapshot(ctx context.Context) (snapshot *Pool, release func(), err error) {
 	const doing = "begin a snapshot"
 	conn, err := p.Conn(ctx)

@@ -105,7 +105,7 @@ const storeAssessed = `
 			$12::text[], $13::text[], $14::text[], $15::int[])
 		AS g (item_id, variant, newest_run_id, runs, level, agreement, consensus, similarity, answers, letters, differences,
 		facts_differ, facts, expected_facts, contents)
-	WHERE (SELECT true FROM evaluation_items WHERE id = g.item_id) -- a look-up for each, because they are few
+	WHERE (SELECT true FROM evaluation_items WHERE id = g.item_id) -- a look-up for each row of g, because there are few
 	ORDER BY g.item_id, g.variant
 	ON CONFLICT (item_id, variant) DO UPDATE
 	SET newest_run_id = excluded.newest_run_id, runs = excluded.runs, level = excluded.level,
@@ -218,7 +218,7 @@ func (q Question) Likeness(variant int) Likeness {
 	return Likeness{}
 }
 
-// Notes returns the notes on the groups of the question's answers that say the same, over all its variants.
+// Notes returns the notes on the groups of the question's answers that say the same thing, over all its variants.
 func (q Question) Notes() []string {
 	for _, one := range q.Variants {
 		if one.By != nil {

@@ -53,7 +53,7 @@ const (
 				  AND (CAST(:max_cost AS float8) IS NULL OR r.cost <= CAST(:max_cost AS numeric))`
 )
 
-// bind adds the parameters of these conditions.
+// bind adds the parameters of hasChosenValues and isWithinBounds.
 func (s Slicing) bind(arguments map[string]any) {
 	var places pq.Int64Array
 	var values pq.StringArray
@@ -128,7 +128,7 @@ func (r Report) Columns(ctx context.Context, task db.Task) (columns []Column, er
 	}
 	for _, row := range rows {
 		if row.Place > len(task.VariableNames) {
-			continue // questions are being added
+			continue // questions with a new column are being added
 		}
 		if len(columns) == 0 || columns[len(columns)-1].Place != row.Place {
 			columns = append(columns, Column{Name: task.VariableNames[row.Place-1], Place: row.Place})

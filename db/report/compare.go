@@ -148,7 +148,8 @@ func (r Report) AnswerKeys(ctx context.Context, taskID uuid.UUID, variants ...in
 }
 
 // Test tests whether the questions of the pairs changed from one side to the other, and whether the changes that were
-// confirmed hold. It stores the outcomes in the pairs. All tests form one family.
+// confirmed hold. It stores the outcomes in the pairs. The tests of the questions form one family, those of the
+// confirmations another.
 func (r Report) Test(ctx context.Context, a, b Side, pairs []measure.Pair) error {
 	var keys [2]map[Asked][]string
 	if !measure.AreVerdicts(pairs) {

@@ -168,7 +168,7 @@ func (f Filter) where() string {
 				  AND (CAST(:passed AS boolean) IS NULL OR v.passed = :passed)
 				  AND (CAST(:min_score AS float8) IS NULL OR v.score >= :min_score)
 				  AND (CAST(:max_score AS float8) IS NULL OR v.score <= :max_score)` + isWithinBounds + `)`
-		// runs that never took place have none of these
+		// runs that never took place have no verdict, numbers, finish reason, error code or trace
 		if slices.Contains(f.Statuses, db.RunStopped) && !f.judges() && !f.boundsRuns() &&
 			len(f.FinishReasons)+len(f.ErrorCodes)+len(f.TraceID) == 0 {
 			where += `

@@ -7,8 +7,8 @@ import (
 	"wending/db/pg"
 )
 
-// Spent is the latency, tokens and cost of a judge's calls, counting only the calls behind current verdicts. A
-// field is nil if it is unknown.
+// Spent is the tokens and the cost of a judge's calls, counting only the calls behind current verdicts. A field is nil
+// if it is unknown.
 type Spent struct {
 	InputTokens  *int64  `db:"input_tokens" json:"input_tokens" doc:"Sum over the judge's calls that report tokens; null for rules" example:"18200"`
 	OutputTokens *int64  `db:"output_tokens" json:"output_tokens" example:"2280"`

@@ -57,7 +57,7 @@ func (f *ExpectedFacts) Scan(column any) error { return scanList(column, f) }
 // scanList reads a list of facts from a column of JSON, which may be null.
 func scanList(column, list any) error {
 	if column == nil {
-		return nil // each row needs its own list
+		return nil // list stays unchanged, so each row must be scanned into a new one
 	}
 	text, ok := column.([]byte)
 	if !ok {

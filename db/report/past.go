@@ -8,7 +8,7 @@ import (
 	"wending/db/pg"
 )
 
-// Past holds the average latency, tokens and cost of the most recent runs of a saved target; a field is nil if no run
+// Past holds the average latency and tokens of the most recent runs of a saved target; a field is nil if no run
 // reports it.
 type Past struct {
 	LatencyMS    *float64 `db:"latency_ms"`

@@ -41,8 +41,7 @@ type Progress struct {
 // Open returns how many runs have not ended yet.
 func (p Progress) Open() int { return p.Running + p.Queued }
 
-// TimeLeft returns the time until the task's last run ends, at the present rate; it is unknown while no run
-// completes.
+// TimeLeft returns the time until the task's last run ends, at the current rate; it is unknown while no run completes.
 func (p Progress) TimeLeft() (left time.Duration, isKnown bool) {
 	if !p.TaskStatus.IsActive() || p.CallsPerSecond <= 0 {
 		return 0, false
@@ -82,7 +81,7 @@ const readProgress = `
 		WHERE task_id = t.id
 		ORDER BY number DESC
 		LIMIT 1) l ON true
-	LEFT JOIN LATERAL ( -- its units, counted in the thin table
+	LEFT JOIN LATERAL ( -- the units of the launch, counted in the thin table
 		SELECT coalesce(sum(CASE WHEN state = 'DONE' THEN turns ELSE turns_done END) FILTER (WHERE evaluator = 0), 0) AS done,
 			coalesce(sum(CASE WHEN turns > 1 THEN turns_failed
 			ELSE CAST(outcome <> 'SUCCEEDED' AS int) END) FILTER (WHERE evaluator = 0), 0) AS failed,

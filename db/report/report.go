@@ -49,7 +49,7 @@ type Summary struct {
 	Level     *measure.Level `db:"level"`
 	Agreement *float64       `db:"agreement"`
 	Letters   *string        `db:"letters"`
-	// AllLetters are the letters of all runs, variant by variant, separated by blanks; nil while the item is not
+	// AllLetters are the letters of all runs, variant by variant, separated by spaces; nil while the item is not
 	// assessed.
 	AllLetters *string `db:"all_letters"`
 	// MeaningLetters and MeaningAgreement are like Letters and Agreement, by meaning; nil unless the group of every
@@ -75,7 +75,7 @@ type Summary struct {
 	Bytes     int      `db:"bytes"`
 	// Matches reports whether the item matches the search text.
 	Matches bool `db:"matches"`
-	// IsAssessed reports that Level, Agreement and Letters are known; Answers always is.
+	// IsAssessed reports that Level, Agreement and Letters are known; Answers is always known.
 	IsAssessed bool `db:"is_assessed"`
 }
 

@@ -390,7 +390,8 @@ type itemErrors struct {
 	ItemID                    int64 `db:"item_id"`
 }
 
-// evaluationErrors returns the items with evaluations that ended with an error.
+// evaluationErrors returns the items that have evaluations with an error or a default rating, with their number of
+// each.
 func (r Report) evaluationErrors(ctx context.Context, task db.Task) (errors []itemErrors, err error) {
 	const count = `
 		SELECT r.variant, r.item_id, count(*) AS errors, count(*) FILTER (WHERE e.is_default) AS defaults

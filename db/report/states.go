@@ -23,12 +23,12 @@ const (
 // ItemStates are all states, in the order in which questions pass through them.
 var ItemStates = []ItemState{ItemWaiting, ItemRunning, ItemDone, ItemFailed}
 
-// itemStates begins a statement on "item": every question of the task $1 with its state, from the first second of its
-// first launch on. It reads mainly narrow tables; it reads runs only for questions that may have failed and, until
-// they are assessed, for questions that no launch is asking. A turn is open while its conversation has not reached
-// it, because a unit begins with the turn of its own question.
+// itemStates begins a statement by defining "item": every question of the task $1 with its state, from the first
+// second of its first launch on. It reads mainly narrow tables; it reads runs only for questions that may have failed
+// and, until they are assessed, for questions that no launch is asking. A turn is open while its conversation has not
+// reached it, because a unit begins with the turn of its own question.
 const itemStates = `
-	WITH asked AS ( -- the units of the active launch, by the question they begin with and how far they are
+	WITH asked AS ( -- the units of the active launch, by the question they begin with and how far they have got
 		SELECT u.item_id, u.turns_done, count(*) FILTER (WHERE u.state <> 'DONE') AS open,
 			count(*) FILTER (WHERE u.outcome <> 'SUCCEEDED' OR u.turns_failed > 0) AS failed,
 			min(u.claimed_at) FILTER (WHERE u.state = 'RUNNING') AS since

@@ -155,7 +155,7 @@ func summarisedVariant(task db.Task, of variantVerdicts, clusters map[int64]stri
 		question.Cluster = clusters[id]
 		questions = append(questions, question)
 	}
-	for id, cluster := range clusters { // those without a run
+	for id, cluster := range clusters { // questions without a run
 		if _, hasRuns := of.questions[id]; !hasRuns {
 			questions = append(questions, measure.Judged{Cluster: cluster})
 		}

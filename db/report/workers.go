@@ -26,7 +26,7 @@ type Worker struct {
 	IsAlive       bool    `db:"is_alive"`
 }
 
-// Lanes returns how many calls all living workers together make at once.
+// Lanes returns how many calls all living workers together can make at once.
 func (m Monitor) Lanes(ctx context.Context) (lanes int, err error) {
 	const sum = `SELECT coalesce(sum(lanes), 0) FROM workers WHERE beat_at > now() - $1 * interval '1 second'`
 	err = m.db.GetContext(ctx, &lanes, sum, db.WorkerDeadAfter.Seconds())

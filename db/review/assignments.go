@@ -131,7 +131,7 @@ func Tallies(reviews map[string][]Review, assigned map[int64][]string) (all []Ta
 	}
 	type counted struct {
 		name    string
-		verdict Verdict // empty: any
+		verdict Verdict // empty means any verdict
 	}
 	for _, verdicts := range reviews { // the verdicts on one question, over all its variants
 		seen := map[counted]bool{}

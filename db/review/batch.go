@@ -23,8 +23,8 @@ type Batch struct {
 	CreatedAt time.Time `db:"created_at"`
 }
 
-// Batches returns the batches of a task that still have a current verdict, newest first: those that were given, or
-// those that were taken over.
+// Batches returns the batches of a task that still have a current verdict, newest first: if areCarried is true, those
+// taken over from earlier tasks, otherwise those given in the task itself.
 func (r Reviews) Batches(ctx context.Context, taskID uuid.UUID, areCarried bool) (batches []Batch, err error) {
 	const list = `
 		SELECT v.batch, coalesce(v.carried_by, v.reviewer) AS reviewer, count(DISTINCT v.item_id) AS questions,
@@ -39,7 +39,8 @@ func (r Reviews) Batches(ctx context.Context, taskID uuid.UUID, areCarried bool)
 	return batches, pg.Classify("list the batches of reviews", err)
 }
 
-// lockTask ensures that only one batch of a task is given or withdrawn at a time.
+// lockTask ensures that only one batch of a task is given or withdrawn at a time, and returns how many variants it
+// has.
 func lockTask(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID) (variants int, err error) {
 	err = tx.GetContext(ctx, &variants, `SELECT total_variants FROM evaluation_tasks
 		WHERE id = $1 FOR NO KEY UPDATE`, taskID)
@@ -157,7 +158,7 @@ type Carried struct {
 
 const (
 	// Verdicts to take over: current ones, on answers that have not been replaced since, of questions without a
-	// verdict here.
+	// verdict in the later task.
 	findCarried = `
 		WITH found AS (
 			SELECT w.to_item AS item_id, v.reviewer, v.verdict, v.reasons, v.note
@@ -216,7 +217,7 @@ func (r Reviews) Carry(ctx context.Context, c Carried) (batch Batch, err error) 
 		batch = Batch{ID: uuid.New(), Reviewer: c.By, CreatedAt: time.Now()}
 		var changed []int64
 		for _, one := range taken {
-			if !slices.Contains(locked, one.ItemID) { // not of this task
+			if !slices.Contains(locked, one.ItemID) { // not in this task
 				continue
 			}
 			_, err := tx.ExecContext(ctx, insertCarried, one.ItemID, c.Variant, one.Reviewer, one.Verdict, one.reasons(),

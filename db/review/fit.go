@@ -31,7 +31,8 @@ const (
 // noVariance is the variance below which numbers count as equal.
 const noVariance = 1e-12
 
-// normal975 bounds 95 % of a standard normal distribution.
+// normal975 is the 97.5 % quantile of the standard normal distribution: 95 % of it are between −normal975 and
+// normal975.
 var normal975 = distuv.UnitNormal.Quantile(0.975)
 
 // fewestLabels is the minimum number of labels for a corrected pass rate and for a judge's fitness.
@@ -69,13 +70,13 @@ type Needed struct {
 	More      *int    `json:"more" doc:"How many more verdicts that takes, about; null if the task has too few questions" example:"140"`
 }
 
-// halfWidths are the widths to which more verdicts could narrow an interval.
+// halfWidths are the half-widths to which more verdicts could narrow an interval.
 var halfWidths = []float64{0.1, 0.05, 0.03}
 
 // Judgements counts all runs on which a judge reached a verdict.
 type Judgements struct {
 	Runs, Passes int
-	// Questions is the number of their questions: a random sample has at most one run of each.
+	// Questions is the number of questions with such runs: a random sample has at most one run of each.
 	Questions int
 }
 

@@ -14,15 +14,16 @@ import (
 // GroupingConflictError means that the answers, or people's grouping of them, have changed since the author of another
 // grouping read them.
 type GroupingConflictError struct {
-	// Version is the present version of people's grouping; 0 means that there is none.
+	// Version is the current version of people's grouping; 0 means that there is none.
 	Version int
 }
 
 func (e *GroupingConflictError) Error() string { return "the grouping has another version" }
 
-// Group stores a person's decision on which answers of a variant to a question say the same, as the version after
-// said.Version, and updates the statistics of the question and the task accordingly. It returns a GroupingConflictError
-// if said.Version is not the present version, or if the variant has answers that said does not cover.
+// Group stores a person's decision on which answers of a variant to a question say the same thing, as the version
+// after said.Version, and updates the statistics of the question and the task accordingly. It returns a
+// GroupingConflictError if said.Version is not the current version, or if the variant has answers that said does not
+// cover.
 func (r Reviews) Group(ctx context.Context, taskID uuid.UUID, itemID int64, said meaning.Correction) (version int,
 	err error) {
 	const find = `

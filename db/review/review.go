@@ -70,14 +70,14 @@ type Review struct {
 	IsOutdated bool      `db:"is_outdated"`
 	CreatedAt  time.Time `db:"created_at"`
 	// CarriedBy is the name of the person who took the verdict over from an earlier task, CarriedFrom; both are nil
-	// for a verdict that was given here.
+	// for a verdict that was given in this task.
 	CarriedBy   *string    `db:"carried_by"`
 	CarriedFrom *uuid.UUID `db:"carried_from"`
 }
 
 // ConflictError means that the review has changed since its author read it.
 type ConflictError struct {
-	// Current is the present review; nil means that there is none.
+	// Current is the review as it is now; nil means that there is none.
 	Current *Review
 }
 
@@ -89,7 +89,8 @@ type Reviews struct{ db *pg.Pool }
 // New returns the Reviews of a store.
 func New(store *db.Store) Reviews { return Reviews{store.Pool()} }
 
-// judged selects the newest current run that a review is about: of the item, or the one with a run_index.
+// judged selects the run that a review is about: the current run with its run_index or, for a review of a whole
+// question, the newest current run.
 const judged = `(SELECT max(r.id) FROM evaluation_runs r WHERE r.item_id = i.id AND r.variant = v.variant
 	AND r.is_current AND (v.run_index IS NULL OR r.run_index = v.run_index))`
 
@@ -104,9 +105,9 @@ type stored struct {
 	IsWithdrawn bool  `db:"is_withdrawn"`
 }
 
-// Put stores a review, and returns it as stored. version is the version that its author has seen, 0 if there was
-// none. Put returns a ConflictError if that is not the latest version, and a NotFoundError if the question or
-// answer does not exist.
+// Put stores a review, and returns it as stored. version is the version that its author has seen, 0 if there was none.
+// Put returns a ConflictError if version is not the latest version, and a NotFoundError if the question or answer does
+// not exist.
 func (r Reviews) Put(ctx context.Context, taskID uuid.UUID, place Place, said Opinion,
 	version int) (review Review, err error) {
 	err = r.change(ctx, taskID, place, version, func(tx *sqlx.Tx, item int64, _ *stored) error {
@@ -131,7 +132,7 @@ func (r Reviews) Put(ctx context.Context, taskID uuid.UUID, place Place, said Op
 // reasons returns an opinion's reasons as they are stored: an empty list if there are none.
 func (o Opinion) reasons() pq.StringArray { return append(pq.StringArray{}, o.Reasons...) }
 
-// Withdraw withdraws a review. The author of the next review is assumed to have seen its version.
+// Withdraw withdraws a review. Its version still counts: the next review must be put with it as the version seen.
 func (r Reviews) Withdraw(ctx context.Context, taskID uuid.UUID, place Place, version int) error {
 	return r.change(ctx, taskID, place, version, func(tx *sqlx.Tx, item int64, current *stored) error {
 		const insert = `
@@ -146,7 +147,7 @@ func (r Reviews) Withdraw(ctx context.Context, taskID uuid.UUID, place Place, ve
 	})
 }
 
-// change stores the next version of a review if the current one is version. Changes are made one at a time.
+// change stores the next version of a review if the latest one is version. Changes are made one at a time.
 func (r Reviews) change(ctx context.Context, taskID uuid.UUID, place Place, version int,
 	store func(tx *sqlx.Tx, item int64, current *stored) error) error {
 	const lock = `
@@ -217,14 +218,14 @@ func (r Reviews) List(ctx context.Context, taskID uuid.UUID, reviewer string,
 	return reviews, pg.Classify("list the reviews", err)
 }
 
-// Withdrawn returns the reviews of a task that were withdrawn. The authors of the next reviews are assumed to have
-// seen their versions.
+// Withdrawn returns the reviews of a task that were withdrawn. Their versions still count: the next reviews must be
+// put with them as the versions seen.
 func (r Reviews) Withdrawn(ctx context.Context, taskID uuid.UUID) (reviews []Review, err error) {
 	err = r.db.SelectContext(ctx, &reviews, listReviews, taskID, "", "", true)
 	return reviews, pg.Classify("list the withdrawn reviews", err)
 }
 
-// Version is an earlier or present version of a review.
+// Version is the current version of a review, or an earlier one.
 type Version struct {
 	Review
 	IsWithdrawn bool `db:"is_withdrawn"`
@@ -289,8 +290,8 @@ func (r Reviews) Open(ctx context.Context, taskID uuid.UUID) (count int, err err
 type Presence struct {
 	// Judged is the number of questions that have a verdict.
 	Judged int `db:"judged"`
-	// Latest grows with each verdict that others give, change or withdraw; By is the reviewer of the newest one,
-	// empty if there is none.
+	// Latest grows with each verdict that others give, change or withdraw; By is the reviewer of the newest such
+	// verdict, empty if there is none.
 	Latest int64  `db:"latest"`
 	By     string `db:"by"`
 }

@@ -257,7 +257,7 @@ func (r Reviews) Record(ctx context.Context, project, evaluator uuid.UUID, versi
 			JOIN evaluation_items i ON i.task_id = te.task_id
 			JOIN reviews v ON v.item_id = i.id
 			WHERE te.evaluator_id = $2
-		) i -- few questions are judged by people
+		) i -- people judge few questions, so these are found first
 		JOIN evaluation_tasks t ON t.id = i.task_id AND t.project_id = $1
 		JOIN task_evaluators te ON te.task_id = t.id AND te.evaluator_id = $2
 		JOIN evaluation_runs r ON r.item_id = i.id AND r.is_current AND r.run_index <= t.runs_per_item

@@ -61,7 +61,7 @@ func TestSamplesAreDrawnAndCompared(t *testing.T) {
 	judge(first.Runs[0], "韩梅", review.Fail) // a tie, which does not count
 	judge(first.Runs[1], "韩梅", review.Unsure)
 	_, err = reviews.Put(ctx, id, review.Place{QuestionID: first.Runs[2].QuestionID, Variant: 1, Reviewer: "韩梅"},
-		review.Opinion{Verdict: review.Fail}, 0) // on the question, which has five runs
+		review.Opinion{Verdict: review.Fail}, 0) // on the whole question, which does not count for any of its five runs
 	require.NoError(t, err)
 	fits, err := reviews.Fits(ctx, task)
 	require.NoError(t, err)

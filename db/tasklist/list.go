@@ -25,10 +25,10 @@ type Filter struct {
 	Drafts, WithoutDrafts bool
 	// NameContains matches anywhere in the name, without regard to case.
 	NameContains string
-	// WithoutCopies leaves out tasks that schedules made. CopiesOf selects the tasks that one schedule made; uuid.Nil
-	// selects the tasks that any schedule made.
+	// WithoutCopies leaves out tasks that schedules created. CopiesOf selects the tasks that one schedule created;
+	// uuid.Nil selects all tasks.
 	WithoutCopies bool
-	// Newest selects only the newest of each schedule's copies.
+	// Newest leaves out all copies of a schedule but its newest.
 	Newest   bool
 	CopiesOf uuid.UUID
 	// Dataset selects the tasks on one set of questions, Agent those that call one agent or model; empty keys select all.
@@ -50,7 +50,7 @@ type DatasetKey struct {
 	File string
 }
 
-// DatasetOf is the key of a task's questions.
+// DatasetOf returns the key of a task's questions.
 func DatasetOf(task db.Task) DatasetKey {
 	if task.DatasetID != nil {
 		return DatasetKey{ID: *task.DatasetID}
@@ -64,7 +64,7 @@ type AgentKey struct {
 	URL string
 }
 
-// AgentOf is the key of an agent or model that a task calls.
+// AgentOf returns the key of an agent or model that a task calls.
 func AgentOf(target db.Target) AgentKey {
 	if target.LibraryID != nil {
 		return AgentKey{ID: *target.LibraryID}
@@ -183,7 +183,7 @@ type Series struct {
 	Copies int       `db:"copies"`
 }
 
-// SeriesOf returns the schedules that made tasks, by schedule id.
+// SeriesOf returns the schedules that created the given tasks, by schedule id.
 func (l List) SeriesOf(ctx context.Context, scope db.Scope, tasks []db.Task) (map[uuid.UUID]Series, error) {
 	list := `
 		SELECT s.id, s.name, (SELECT count(*) FROM evaluation_tasks WHERE schedule_id = s.id) AS copies

@@ -213,7 +213,7 @@ type Imported struct {
 	// CreatedAt and the fields that follow are nil if unknown.
 	CreatedAt, StartedAt, CompletedAt *time.Time
 	// Next returns the next run and its approximate size in bytes, and nil after the last run. Runs belong to
-	// questions and variants of the task, and each place occurs only once.
+	// questions and variants of the task, and no two have the same question, variant and run_index.
 	Next func() (run *ArchivedRun, size int, err error)
 	// NextPart and NextTool return the parts of events and the tool calls of these runs in the same way; nil means that
 	// there are none.

@@ -20,7 +20,7 @@ type RunPlace struct {
 	RunIndex   int    `db:"run_index" json:"run_index"`
 }
 
-// ArchivedPart is consecutive events of a run's call, as they are stored.
+// ArchivedPart holds consecutive events of a run's call, as they are stored.
 type ArchivedPart struct {
 	RunPlace
 	FirstSeq int    `db:"first_seq"`
@@ -201,8 +201,9 @@ func storeCalls(ctx context.Context, tx *sqlx.Tx, imported Imported) error {
 	return storeAssets(ctx, tx, taskID, assets)
 }
 
-// storeToolCalls stores tool calls with their inputs and outputs unchanged: these are passed as separate texts, because
-// agents send escaped NULs and halves of characters, and PostgreSQL cannot extract fields from an object with these.
+// storeToolCalls stores tool calls with their inputs and outputs unchanged. Inputs and outputs are passed as separate
+// texts, because PostgreSQL cannot extract fields from an object that contains escaped NULs or halves of characters,
+// which agents do send.
 func storeToolCalls(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, store string, tools []*ArchivedTool) error {
 	type stored struct {
 		ArchivedTool

@@ -36,9 +36,9 @@ type lostValue struct {
 	Sealed []byte    `db:"sealed"`
 }
 
-// FindLost returns the owners of secrets that isLost reports as unreadable. isLost is called with a sealed value and
-// the owner for which it was sealed, as in ResealLibrary; for tasks' targets and for sessions it is called with the
-// value alone.
+// FindLost returns the owners of unreadable secrets. isLost reports whether a sealed value is unreadable; owner is the
+// owner for which it was sealed, as in ResealLibrary, or empty for the tokens of a session. isTargetLost reports the
+// same for the secrets of a task's target.
 func (s Secrets) FindLost(ctx context.Context, isLost func(sealed []byte, owner string) bool,
 	isTargetLost func(db.Target) bool) (found []Lost, err error) {
 	if found, err = s.lostEntries(ctx, isLost); err == nil {

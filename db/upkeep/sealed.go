@@ -133,9 +133,9 @@ const replaceSecrets = `
 		sealed_template = :sealed_template
 	WHERE task_id = :task_id AND number = :number`
 
-// Reseal calls again with each secret of targets that does not begin with head, and stores the result; if that is
-// nil, the secret is left unchanged. progress is called after each batch with the number of targets changed so far
-// and the number left. Each batch is one transaction, so an interrupted run can be repeated.
+// Reseal calls again with each target that has a secret not beginning with head, and stores the secrets of the target
+// that again returns; nil leaves the target unchanged. progress is called after each batch with the number of targets
+// changed so far and the number left. Each batch is one transaction, so an interrupted run can be repeated.
 func (s Secrets) Reseal(ctx context.Context, head []byte, again func(db.Target) (*db.Target, error),
 	progress func(changed, left int)) error {
 	last, changed, left := db.Target{}, 0, 0

@@ -19,7 +19,7 @@ type Answer struct {
 	Terms []Term
 }
 
-// Term is an answer's wording of one such fact; it is marked as a whole.
+// Term is an answer's wording of a fact on which answers contradict each other; it is marked as a whole.
 type Term struct {
 	// Fact is the number of the fact: terms with equal numbers are about the same fact.
 	Fact int
@@ -70,7 +70,7 @@ type Unit struct {
 	Text string
 	// Head is the head of the table that a Row belongs to; empty if the row is itself the head.
 	Head string
-	// Sharing are the answers that also have the block, except perhaps in another form.
+	// Sharing are the answers that also have the block, possibly in another form.
 	Sharing []int
 	Others  []Other
 	// Degree is the greatest degree among Others.
@@ -82,7 +82,7 @@ type Reading struct {
 	Units []Unit
 	// Likeness is how alike each answer is to the most common one, from 0 to 1.
 	Likeness []float64
-	// Apart are the answers that are too unlike to be aligned.
+	// Apart are the answers that are too unlike the most common one to be aligned with it.
 	Apart []int
 	// Blocks are the blocks of each answer.
 	Blocks [][]Block
@@ -95,7 +95,7 @@ type Reading struct {
 	pieces map[[2]string][]Piece
 }
 
-// apartBelow is the likeness below which marks would cover the whole answer.
+// apartBelow is the likeness below which an answer is not aligned, because marks would cover the whole answer.
 const apartBelow = 0.5
 
 // likeEnough is the minimum likeness of two blocks at the same place to be paired, likeElsewhere is the minimum for
@@ -432,7 +432,7 @@ func (b *builder) insert(answer, place int, block Block) {
 	})
 }
 
-// addOther adds an answer's block to a unit, together with other answers that have the same block.
+// addOther adds an answer's block to a unit; answers with the same block share one Other.
 func (u *Unit) addOther(answer int, other Other) {
 	u.Degree = max(u.Degree, other.Degree)
 	for n := range u.Others {
@@ -468,7 +468,7 @@ func isSentence(term string) bool { return utf8.RuneCountInString(term) > longes
 // longestTerm is the maximum length, in characters, of a term that is marked as a whole.
 const longestTerm = 16
 
-// markAll marks every difference as a fact.
+// markAll marks every difference in wording as a fact.
 func markAll(pieces []Piece) {
 	for n := range pieces {
 		if pieces[n].Op != measure.Equal && pieces[n].Degree == Wording {
@@ -532,8 +532,8 @@ func areAlike(pieces []Piece) bool {
 	return equal >= different
 }
 
-// piecesOf compares two blocks; rows of tables with equally many cells are compared cell by cell. isHurried reports
-// that the time did not suffice for all differences.
+// piecesOf compares two blocks; table rows with the same number of cells are compared cell by cell. isHurried reports
+// that there was not enough time to find all differences.
 func (r *Reading) piecesOf(unit Unit, other Other, within time.Duration) (pieces []Piece, isHurried bool) {
 	if other.IsReworded {
 		return reworded(other.Text, other.Against, other.Terms), false
@@ -625,7 +625,7 @@ func graded(piece Piece, terms []string) (parts []Piece) {
 	return parts
 }
 
-// degreeOf returns how much a difference matters in a text that contains no term.
+// degreeOf returns how much it matters that a text, which contains no term, was deleted or inserted.
 func degreeOf(text string) Degree {
 	if measure.Plain(text) == "" {
 		return Form

@@ -53,8 +53,8 @@ func termsOf(texts []string) (terms []blocks.Term) {
 	return terms
 }
 
-// marks writes the pieces of the only block that differs: [-deleted-], [+inserted+]; facts have two signs, form has
-// a dot.
+// marks writes the pieces of the only block that differs as [-deleted] and [+inserted]; after the sign, a fact has a !
+// and a difference in form a ·.
 func marks(t *testing.T, terms [2][]string, a, b string) (written string, unit blocks.Unit) {
 	t.Helper()
 	reading := blocks.Align([]blocks.Answer{{a, termsOf(terms[0])}, {b, termsOf(terms[1])}})
@@ -192,7 +192,7 @@ func TestHostileAnswersAreAligned(t *testing.T) {
 	} {
 		start := processorTime(t)
 		reading := blocks.Align([]blocks.Answer{{Text: pair[0]}, {Text: pair[1]}})
-		require.Less(t, processorTime(t)-start, 5*time.Second, name) // much less than quadratic time
+		require.Less(t, processorTime(t)-start, 5*time.Second, name) // quadratic time would be much longer
 		for _, unit := range reading.Units {
 			for _, other := range unit.Others {
 				whole := ""

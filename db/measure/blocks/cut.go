@@ -55,7 +55,7 @@ const (
 	longLine = 1500
 	// mostBlocks is the maximum number of blocks in an answer; the last one holds the rest.
 	mostBlocks = 6000
-	// mostPairs limits the compared part of a block.
+	// mostPairs is the maximum number of pairs of characters by which a block is compared.
 	mostPairs = 600
 )
 
@@ -93,7 +93,7 @@ func entryMark(line string) string {
 // JSON text are ordered by key.
 func Cut(answer string) []Block { return cutter{}.answer(answer) }
 
-// cutter cuts answers that have many blocks in common; known holds the blocks seen so far, by their texts.
+// cutter cuts answers that have many blocks in common: it contains the blocks seen so far, by their texts.
 type cutter map[string]Block
 
 func (c cutter) answer(answer string) []Block {

@@ -83,7 +83,7 @@ type edges struct {
 	at       []bool // by byte offset in the stretch
 }
 
-// longestRun is how many Chinese characters on each side of a place are cut at most.
+// longestRun is the maximum number of Chinese characters on each side of a place that are split into words.
 const longestRun = 100
 
 // has reports whether a place in the text is not within a Chinese word.

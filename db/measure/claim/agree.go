@@ -46,7 +46,8 @@ func inMonths(f *Claim) string {
 	return number
 }
 
-// isNextTo reports whether y, as a closed limit of integers, equals the open limit x: more than 7 is 8 or more.
+// isNextTo reports whether the closed limit y is, for integers, the same as the open limit f: more than 7 is 8 or
+// more.
 func (f *Claim) isNextTo(y *Claim) bool {
 	step := 0.0
 	switch {
@@ -73,7 +74,7 @@ func isHalfDayLater(x, y string) bool {
 	return hour(y)-hour(x) == 12
 }
 
-// isHalfMonth reports whether a duration is 半个月, which is 15 days.
+// isHalfMonth reports whether a duration is half a month (半个月) or 15 days, which count as the same.
 func (f *Claim) isHalfMonth() bool { return f.Key == "0.5month" || f.Key == "1296000s" }
 
 // isTransfer reports whether a quantity can be a rate of bytes: 500M is written for 500 Mbps.

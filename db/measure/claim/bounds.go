@@ -62,7 +62,7 @@ var adverbs = []limit{
 	{"最多", AtMost}, {"至多", AtMost}, {"最长", AtMost}, {"最高", AtMost}, {"顶多", AtMost},
 }
 
-// longestVerb is the maximum number of characters between such an adverb and the number.
+// longestVerb is the maximum number of characters between one of the adverbs and the number.
 const longestVerb = 4
 
 // adverbBefore reads an adverb before the verb that ends at end.
@@ -146,7 +146,7 @@ func (d *Document) boundOf(f *Claim, clause int) Bound {
 	if k := len(d.Claims) - 1; k >= 0 && d.Claims[k].Polarity.IsNegative() && d.Claims[k].From >= clause &&
 		f.From-d.Claims[k].To <= d.verbPhrase(f.From) && !d.hasOr(d.Claims[k].To, f.From) {
 		d.Claims[k].IsLoose = d.Claims[k].IsLoose || found == MoreThan || found == LessThan
-		switch found { // must never go above 30 °C
+		switch found { // as in: must never go above 30 °C
 		case MoreThan:
 			return AtMost
 		case LessThan:
@@ -156,8 +156,8 @@ func (d *Document) boundOf(f *Claim, clause int) Bound {
 	return found
 }
 
-// verbPhrase returns the maximum number of characters between a negation and the number at i whose comparison it
-// reverses.
+// verbPhrase returns the maximum number of characters between the number at i and a negation that reverses its
+// comparison.
 func (d *Document) verbPhrase(i int) int {
 	if passage.IsLatin(d.At(i - 2)) {
 		return 2 * longestVerbPhrase

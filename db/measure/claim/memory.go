@@ -2,8 +2,8 @@ package claim
 
 import "wending/db/measure/passage"
 
-// Memory holds the sentences of the answers to one question, so that sentences that several answers share are read only
-// once. It also keeps the answers that it has learnt.
+// Memory holds the sentences of the answers to one question, so that sentences that several answers share are read
+// only once. The whole answers that it has learnt stay in memory with it.
 type Memory struct {
 	known map[sentenceKey]sentencePlace
 }
@@ -18,7 +18,7 @@ type sentenceKey struct {
 // sentencePlace is a sentence of an answer.
 type sentencePlace struct {
 	*Document
-	sentence, from, to int // the sentence's number, and its claims
+	sentence, from, to int // the sentence's number, and the range of its claims
 }
 
 // How many characters around a sentence can affect how it is read.
@@ -85,7 +85,7 @@ func (d *Document) scanAlone(n int) bool {
 	return d.turnedAt == turnedAt && (before == 0 || d.Claims[before-1] == last)
 }
 
-// recall adds the claims of a sentence that another answer also has, and reports whether there is one.
+// recall adds the claims of a sentence that a learnt answer also contains, and reports whether one does.
 func (m *Memory) recall(d *Document, n int, key sentenceKey) bool {
 	known, isKnown := m.known[key]
 	if !isKnown {

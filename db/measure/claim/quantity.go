@@ -796,7 +796,7 @@ func (d *Document) restOfMoney(u unit, i, to int) (float64, int) {
 			}
 			continue
 		}
-		if smaller.names == "分" && rest == 0 && u.factor == 1 && next > i+1 && d.At(i) == ' ' { // 1 元 1 分: a point
+		if smaller.names == "分" && rest == 0 && u.factor == 1 && next > i+1 && d.At(i) == ' ' { // 1 元 1 分: 分 is a point
 			continue
 		}
 		rest += n.value * smaller.factor

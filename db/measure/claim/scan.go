@@ -165,7 +165,7 @@ func (d *Document) markWorking() {
 	}
 }
 
-// hasOperand reports whether an operand stands right before an operator: ×1.5 and +$45 are not calculations.
+// hasOperand reports whether there is an operand right before an operator: ×1.5 and +$45 are not calculations.
 func (d *Document) hasOperand(operator int) bool {
 	i := operator - 1
 	for i >= 0 && d.Runes[i] == ' ' {
@@ -564,7 +564,7 @@ func trimVersion(s string) string {
 	return s
 }
 
-// word returns the Latin word at i in lower case, if it is one of words, and where it ends.
+// word returns the Latin word at i in lower case, or otherWord if it is not one of words, and where it ends.
 func (d *Document) word(i, to int) (string, int) {
 	var small [24]byte
 	n := 0
@@ -582,7 +582,7 @@ func (d *Document) word(i, to int) (string, int) {
 	return otherWord, i
 }
 
-// otherWord stands for all words that are not in words.
+// otherWord represents all words that are not in words.
 const otherWord = "?"
 
 // words maps the known words to themselves, so that looking one up needs no allocation.

@@ -14,7 +14,7 @@ type unit struct {
 	class     Class
 	base      string
 	factor    float64
-	isIgnored bool // only counts the points of the answer itself
+	isIgnored bool // such as 点 or 项: in small numbers, it only counts the points of the answer itself
 }
 
 var symbols = map[rune]string{'¥': "CNY", '$': "USD", '€': "EUR", '£': "GBP"}
@@ -147,7 +147,7 @@ var hanUnits = func() map[rune][]string {
 	return by
 }()
 
-// unit reads the unit at i, after blanks, and returns where it ends; if there is none, it returns i.
+// unit reads the unit at i, after spaces, and returns where it ends; if there is none, it returns i.
 func (d *Document) unit(i, to int) (unit, int) {
 	from := d.Blanks(i)
 	if u, end := d.shortUnit(from, to); end > from {

@@ -166,7 +166,7 @@ func entriesOf(r rune) []entry {
 	return lexicon[r]
 }
 
-// latinLexicon has the phrases by their first letter, below 0x80.
+// latinLexicon contains the phrases that begin with a character below 0x80, by that character.
 var latinLexicon = func() (all [0x80][]entry) {
 	for r, entries := range lexicon {
 		if r < 0x80 {

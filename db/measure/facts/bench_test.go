@@ -149,7 +149,7 @@ func TestLongAnswersAreReadInProportion(t *testing.T) { //nolint:paralleltest //
 		}
 		isInProportion := func() bool {
 			whole := took(80_000)
-			return whole <= 40*time.Millisecond || whole < 10*took(20_000) // too short to measure
+			return whole <= 40*time.Millisecond || whole < 10*took(20_000) // below 40 ms is too short to measure
 		}
 		tries := 0
 		for tries < 5 && !isInProportion() { // on a busy machine a single measurement may be wrong

@@ -24,7 +24,7 @@ const (
 	sameDuty      = 0.75 // a duty and a ban
 	sameAllowed   = 0.48 // what one answer allows and the other bans
 	sameSubject   = 0.25 // two statements that both affirm, or both deny
-	likelySubject = 0.40 // the same, if one of them could also be affirmed without a word that says so
+	likelySubject = 0.40 // the same, if one of them could also be affirmed without an explicit word
 )
 
 // workspace is shared by the comparisons of a question's answers: the token numbers, and memory that is reused from
@@ -145,7 +145,7 @@ func (c *comparison) settle() {
 	}
 }
 
-// noteKnown records the claims of parts whose counterparts are known.
+// noteKnown marks claims of parts as matched if their counterparts are known from an earlier comparison.
 func (c *comparison) noteKnown() {
 	for k, s := range [2]*side{c.a, c.b} {
 		if s.part == nil {
@@ -194,11 +194,11 @@ type openFacts struct {
 	list []int
 	at   int // the first one that is not before the last fact passed to nearby
 
-	chosen []int32 // by index in the list: how many of those before it are chosen
+	chosen []int32 // by index in list: how many facts before it are chosen
 }
 
-// nearby narrows a long list of the second answer's facts to those at about the same position as f, and to none if f
-// needs a chosen one and there is none among them.
+// nearby narrows a long list of the second answer's facts to those at about the same position as f. With needsChosen,
+// it returns none unless at least one of them is chosen.
 func (c *comparison) nearby(class claim.Class, f *claim.Claim, needsChosen bool) []int {
 	of := &c.byClass[class]
 	from, most := 0, passage.Candidates(len(c.b.Claims))
@@ -212,7 +212,7 @@ func (c *comparison) nearby(class claim.Class, f *claim.Claim, needsChosen bool)
 	return of.list[from:to]
 }
 
-// placeOf returns the place in a list of the second answer's facts that corresponds to f.
+// placeOf returns the place in a list of the second answer's facts that corresponds to the position of f.
 func (c *comparison) placeOf(of *openFacts, f *claim.Claim) int {
 	isBehind := func(k int) bool {
 		return c.b.Claims[of.list[k]].From*len(c.a.Runes) >= f.From*len(c.b.Runes)
@@ -227,7 +227,7 @@ func (c *comparison) placeOf(of *openFacts, f *claim.Claim) int {
 }
 
 // pairs pairs the facts of a class that may belong together, at most passage.MostCandidates pairs for each fact.
-// Unless isChosen is nil, exactly one of the two must be chosen.
+// Unless isChosen is nil, exactly one fact of each pair must be chosen.
 func (c *comparison) pairs(isPair func(i, j int) bool, isOpen, isChosen func(k, i int) bool) []pair {
 	c.listByClass(isOpen, isChosen)
 	var pairs []pair
@@ -359,7 +359,7 @@ func (c *comparison) equals() {
 }
 
 // reconsider separates equal facts that are about different things, if one of them has a counterpart with another
-// value: 24 小时 was matched with 一天 elsewhere, but the other answer has 48 小时 for the same test.
+// value: 24 小时 was matched with 一天 elsewhere, but the other answer has 48 小时 for the same thing.
 func (c *comparison) reconsider() {
 	byClass := map[claim.Class][]int{} // links, by the class of their facts
 	for n, l := range c.links[c.settled:] {
@@ -482,10 +482,10 @@ type value struct {
 	key   string
 }
 
-// bareValue is the class used in values for numbers regardless of their unit.
+// bareValue is the class of those values that are numbers without regard to their unit; no other value has it.
 const bareValue = claim.ClassPolarity
 
-// conflicts pairs the remaining facts: two values of one statement.
+// conflicts pairs the remaining facts that give different values in one statement.
 func (c *comparison) conflicts() {
 	isOpen := func(k, i int) bool { return c.states[k][i] == open || c.states[k][i] == repeated }
 	pairs := c.pairs(func(i, j int) bool {
@@ -536,7 +536,7 @@ func areSums(x, y *claim.Claim) bool {
 // measure is the quantity that a fact measures, without its value.
 type measure struct {
 	class claim.Class
-	unit  string // set for counts, or for all values
+	unit  string // set for counts; finelyOf sets it for all values
 }
 
 func measureOf(f *claim.Claim) measure {
@@ -546,8 +546,8 @@ func measureOf(f *claim.Claim) measure {
 	return measure{f.Class, ""}
 }
 
-// alone returns the measures for which an answer has only one value in one of the states, with that value; of returns
-// the measure of a fact.
+// alone returns the measures for which an answer has only one value among the facts in one of the states, with that
+// value; of returns the measure of a fact.
 func (c *comparison) alone(k int, of func(*claim.Claim) measure, states ...state) map[measure]string {
 	values := map[measure]string{}
 	s := c.sideOf(k)
@@ -565,7 +565,8 @@ func (c *comparison) alone(k int, of func(*claim.Claim) measure, states ...state
 	return values
 }
 
-// finelyOf returns the measure with the unit in which the value is written: 90 days and 15 minutes differ in it.
+// finelyOf returns a fact's measure with the unit in which its value is written, so that 90 days and 15 minutes have
+// different measures.
 func finelyOf(f *claim.Claim) measure {
 	_, unit, _ := strings.Cut(f.Value, " ")
 	return measure{f.Class, unit}

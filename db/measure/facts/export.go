@@ -149,7 +149,7 @@ func (d *answer) label(s passage.Span, from, to int) string {
 	return clip(markup.Replace(d.Slice(s))) // the source still contains marks that the text leaves out
 }
 
-// isMark reports whether a label neither begins nor ends with r.
+// isMark reports whether r is a mark that is removed from the beginning and the end of a label.
 func isMark(r rune) bool {
 	switch r {
 	case ' ', '”', '"', '\'', '(', ')', '|', ':', ';', ',', '.', '，', '。', '、', '！', '!', '?', '？', '=', '×', '/', '-',
@@ -159,7 +159,7 @@ func isMark(r rune) bool {
 	return false
 }
 
-// head returns the bytes of the answer that hold the first characters of a span.
+// head returns the first characters of a span, as they are written in the answer.
 func (d *answer) head(s passage.Span, characters int) string {
 	return d.Slice(passage.Span{From: s.From, To: min(s.To, s.From+characters)})
 }

@@ -67,14 +67,14 @@ type answer struct {
 	part       *part    // nil for a whole answer
 }
 
-// part restricts an answer to the sentences that state something that is not in another answer, with which it was
-// already compared.
+// part restricts an answer to some of its sentences. An earlier comparison with another answer found that the other
+// answer also states everything in the omitted sentences.
 type part struct {
 	isKnown []bool // by claim: whether the other answer has its counterpart
 	length  int    // number of sentences in the whole answer
 
-	left   map[measure]bool // of the other claims
-	denies bool             // whether one of them denies something
+	left   map[measure]bool // the measures of the claims without a counterpart
+	denies bool             // whether a claim without a counterpart denies something
 }
 
 func newAnswer(text string) *answer { return &answer{Document: claim.Read(text)} }

@@ -151,7 +151,7 @@ type swap struct {
 	HeldOut                        bool `json:"held_out"`
 }
 
-// pairs returns the sentence alone, and within an otherwise unchanged answer.
+// pairs returns the sentence before and after the replacement: alone, and within an otherwise unchanged answer.
 func (s swap) pairs() []pair {
 	around := [2]string{"您好，关于您的问题，答复如下。\n\n## 说明\n\n- 请先登录网站。\n- ", "\n- 办理地点在一楼大厅。\n\n如有其他问题，欢迎来电。"}
 	if s.Lang == "en" {
@@ -377,9 +377,9 @@ func around(n int, statement string) string {
 	}[n]
 }
 
-// A clause that denies something contradicts a clause that affirms it in other words, if one of them is an affirming
-// word. Two numbers without a counterpart are compared with each other, even if the other answer has one of them
-// elsewhere.
+// A clause that denies something contradicts a clause that affirms it in other words, if the latter contains an
+// affirming word. Two numbers without a counterpart are compared with each other, even if one of them also occurs
+// elsewhere in the other answer.
 func TestReversedInOtherWords(t *testing.T) {
 	t.Parallel()
 	for _, p := range [][2]string{

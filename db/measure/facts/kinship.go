@@ -62,7 +62,7 @@ func (c *comparison) beside(s *side, i int) *passage.Vector {
 	return s.besides[i]
 }
 
-// touching returns the share of words that the surroundings of two claims have in common, from 0 to 1.
+// touching returns the share of the words right next to two claims that both have, from 0 to 1.
 func (c *comparison) touching(i, j int) float32 {
 	return c.Shared(c.beside(c.a, i), c.beside(c.b, j))
 }
@@ -84,7 +84,7 @@ const (
 	touch       // the words right next to them
 	companions  // the claims near them
 	rivals      // how well each fits other claims without a counterpart
-	elsewhere   // how well each fits claims that have one
+	elsewhere   // how well each fits claims that have a counterpart
 	repetition  // how many of the two values the other answer also has
 	otherUnit   // they are counts of different things
 	otherClass  // only one of them has a unit
@@ -199,8 +199,8 @@ func (c *comparison) weighEvidence(pairs []pair) {
 	}
 }
 
-// elsewhere returns, for each claim of either answer without a counterpart, how well it fits those claims of the
-// other answer that have one.
+// elsewhere returns how well each claim without a counterpart, in either answer, fits those claims of the other answer
+// that have a counterpart.
 func (c *comparison) elsewhere() [2][]float32 {
 	best := [2][]float32{make([]float32, len(c.a.Claims)), make([]float32, len(c.b.Claims))}
 	isLeft := func(k, i int) bool { return c.states[k][i] == open || c.states[k][i] == repeated }

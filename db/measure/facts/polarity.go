@@ -83,7 +83,7 @@ func (c *comparison) polarities() {
 	weak := sort.Search(len(pairs), func(n int) bool { return pairs[n].score < likelySubject })
 	isOnly := c.isShort() && len(as) == 1 && len(bs) == 1
 	c.pairUp(pairs[:weak], isOnly)
-	c.plain(0, c.a, c.b) // what is affirmed without a word that says so comes before a remote statement
+	c.plain(0, c.a, c.b) // statements without an affirming word come before statements that are less alike
 	c.plain(1, c.b, c.a)
 	c.pairUp(pairs[weak:], isOnly)
 	c.reversed(0, c.a, c.b)
@@ -167,7 +167,7 @@ func (c *comparison) areOfOneSubject(p pair) bool {
 	return c.names(c.b, p.j, c.a, p.i) && c.names(c.a, p.i, c.b, p.j)
 }
 
-// leastNamed is the part of a subject that another statement must mention to have the same subject.
+// leastNamed is the share of a subject that another statement must mention to have the same subject.
 const leastNamed = 0.7
 
 // names reports whether the context of a fact mentions the subject of another fact, considering only words that both
@@ -342,7 +342,7 @@ func (c *comparison) isStated(s *side, i int, other *side, n int) bool {
 	return subject.Total == 0 || c.Overlap(subject, c.tokensOf(other, n)) >= leastNamed*subject.Total
 }
 
-// leastStated is the part of a predicate that a clause must contain to state the same predicate.
+// leastStated is the share of a predicate that a clause must contain to state the same predicate.
 const leastStated = 0.9
 
 // sentencePlaces lists the sentences of an answer by their tokens.

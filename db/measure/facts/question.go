@@ -22,7 +22,7 @@ const (
 // Differs lists all values of Differ.
 var Differs = []Differ{Conflict, Omission, None}
 
-// A Reading holds the statements of the answers to one question, including those on which they differ.
+// A Reading describes how the answers to one question differ in what they state.
 type Reading struct {
 	Differ     Differ
 	Statements []Statement // the statements on which the answers differ, conflicts first
@@ -40,7 +40,7 @@ type Statement struct {
 // A Value is a version of a statement in some answers.
 type Value struct {
 	Value  string // canonical
-	Text   string // as written in the first of these answers
+	Text   string // as written in the first answer with this value
 	Runs   []int  // the answers that have this value
 	Places []Place
 }
@@ -57,7 +57,7 @@ type Reader struct {
 	workspace
 	answers map[string]*answer
 	memory  claim.Memory
-	kept    int // bytes
+	kept    int // bytes of the answers kept in prepared form
 }
 
 // mostKept limits the bytes of answers that are kept in prepared form, not counting the first one; the prepared form
@@ -191,8 +191,8 @@ type place struct{ document, start, end int }
 // equality is a pair of places at which two documents state the same thing.
 type equality [2]place
 
-// node is a place where a document states something that another one does not state in the same way, or where a
-// document makes the same statement as such a node.
+// node is a place where a document states something that another document states differently or leaves out, or where
+// it makes the same statement as another node.
 type node struct {
 	Fact // only if the statement differs
 	place

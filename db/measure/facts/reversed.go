@@ -12,7 +12,7 @@ import (
 // on two thirds of the labelled pairs.
 const (
 	sameClause    = 0.5 // the words of both clauses
-	samePart      = 0.5 // the part of what is denied that the other clause contains
+	samePart      = 0.5 // the share of what is denied that the other clause contains
 	sameAllowance = 0.8 // the same, where the other clause only allows it
 	closest       = 0.1 // how much more alike they must be than each is to any other clause
 )

@@ -32,13 +32,13 @@ func (c *comparison) isWordingOnly(x, y []word, head, tail int) bool {
 	right := c.b.swapped(y, head-before, len(y)-tail+behind)
 	left.words, right.words = withoutShared(left.words, right.words)
 	if len(left.words) == 0 && len(right.words) == 0 || areOpposed(left.words, right.words) {
-		return false // they have changed places
+		return false // the words have changed places
 	}
 	names, others := withoutShared(left.names, right.names)
 	if len(names) == 0 && len(others) == 0 {
 		return slices.Equal(left.names, right.names)
 	}
-	return len(left.words) == 0 || len(right.words) == 0 || // one of them says more
+	return len(left.words) == 0 || len(right.words) == 0 || // one sentence says more
 		areSpelledAlike(names, right.words, len(others) == 0) && areSpelledAlike(others, left.words, len(names) == 0) ||
 		passage.AreSynonyms(strings.Join(names, ""), strings.Join(others, ""))
 }

@@ -40,7 +40,7 @@ func cleared[T any](list []T, length int) []T {
 
 // tokens are the numbered tokens of an answer.
 type tokens struct {
-	pairs, singles []int32 // by character: the token of it and the next one, and of it alone
+	pairs, singles []int32 // by character: the token of the character and the next one, and of the character alone
 	claims         []int32 // by claim
 	counts         []count // each token once
 }

@@ -8,11 +8,11 @@ import (
 	"wending/db/measure/passage"
 )
 
-// Limits of comparing sentences that are equal except in one place: the replaced words state a fact, unless both mean
-// the same.
+// Limits of comparing sentences that are equal except in one place. The words that differ there state a fact, unless
+// they mean the same.
 const (
 	nearlyEqual  = 0.75 // minimum share of a sentence's words that the other one must contain
-	shortReplace = 6    // characters or words
+	shortReplace = 6    // in words and characters; longer differences are ignored
 
 	longestWording = 300 // maximum number of words in sentences that are compared word by word
 )
@@ -118,7 +118,8 @@ func hasFact(words []word) bool {
 	return slices.ContainsFunc(words, func(w word) bool { return w.isFact })
 }
 
-// hasOpenFact reports whether one of the words excludes others, and the other answer does not have it.
+// hasOpenFact reports whether one of the words belongs to a set of mutually exclusive words and has no counterpart in
+// the other answer.
 func (c *comparison) hasOpenFact(k int, words []word) bool {
 	s := c.sideOf(k)
 	for _, w := range words {

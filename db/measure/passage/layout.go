@@ -215,7 +215,7 @@ func (l *layout) isTitle(line Span) bool {
 	return l.boldEnd(line) == line.To
 }
 
-// boldEnd returns the end of a line's bold beginning, or line.from if there is none.
+// boldEnd returns the end of a line's bold beginning, or line.From if there is none.
 func (l *layout) boldEnd(line Span) int {
 	for l.nextBold < len(l.bold) && l.bold[l.nextBold] < line.From {
 		l.nextBold++

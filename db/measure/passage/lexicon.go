@@ -114,12 +114,12 @@ func IsJoining(word string) bool {
 	return len(word) > 5 && strings.HasSuffix(word, "ly") && !howOften[word]
 }
 
-// IsFunction reports whether a word consists of characters that only join others, or is such an English word.
+// IsFunction reports whether a word only joins other words, or consists of Chinese characters that only join others.
 func IsFunction(word string) bool {
 	return functionWords[word] || !strings.ContainsFunc(word, func(r rune) bool { return !IsFunctionCharacter(r) })
 }
 
-// howOften has the words in -ly that state a fact: adverbs of frequency, and nouns.
+// howOften contains words in -ly that, unlike most adverbs, state a fact: adverbs of frequency, and nouns.
 var howOften = map[string]bool{"hourly": true, "nightly": true, "weekly": true, "monthly": true, "quarterly": true,
 	"yearly": true, "family": true, "supply": true, "assembly": true, "italy": true}
 

@@ -29,7 +29,7 @@ func (n *Numbers) Of(hash uint32) int32 {
 // find returns the place of a token, or the free place for it.
 func (n *Numbers) find(hash uint32) uint32 {
 	mask := uint32(len(n.keys) - 1)
-	place := hash * 2654435769 >> 7 & mask // the lowest bit of every hash is 1
+	place := hash * 2654435769 >> 7 & mask // shifted, because the lowest bit of every hash is 1
 	for n.keys[place] != 0 && n.keys[place] != hash {
 		place = (place + 1) & mask
 	}

@@ -22,7 +22,7 @@ type Text struct {
 	bold []int // for each **, the character that follows it
 }
 
-// Read reads an answer, in time proportional to its length. Bytes that are not UTF-8 are read as blanks.
+// Read reads an answer, in time proportional to its length. Bytes that are not UTF-8 are read as spaces.
 func Read(answer string) *Text {
 	t := normalise(answer)
 	t.Sentences = sentencesOf(t)
@@ -35,7 +35,7 @@ type Span struct{ From, To int }
 // IsEmpty reports whether a span has no characters.
 func (s Span) IsEmpty() bool { return s.To <= s.From }
 
-// normalise folds characters and drops marks. Bytes that are not UTF-8 become blanks.
+// normalise folds characters and drops marks. Bytes that are not UTF-8 become spaces.
 func normalise(answer string) *Text {
 	length := utf8.RuneCountInString(answer) + 8
 	t := &Text{Source: answer, Runes: make([]rune, 0, length), Start: make([]int32, 0, length),
@@ -275,7 +275,7 @@ func (t *Text) Has(i int, word string) bool {
 	return true
 }
 
-// Blanks returns the first position from i on that is not a blank.
+// Blanks returns the first position from i on that is not a space.
 func (t *Text) Blanks(i int) int {
 	for i < len(t.Runes) && t.Runes[i] == ' ' {
 		i++

@@ -30,9 +30,9 @@ type Vocabulary struct {
 	store   []Weighted // the entries of finished vectors
 	vectors []Vector   // finished vectors
 
-	loaded     *Vector // by token: the weights in the vector that was compared last
-	load       []float32
-	isLoaded   []int32
+	loaded     *Vector   // the vector that was compared last
+	load       []float32 // by token: its weight in loaded
+	isLoaded   []int32   // by token: equals generation if the token is in loaded
 	generation int32
 
 	index Index
@@ -109,7 +109,7 @@ func (v *Vocabulary) Overlap(x, y *Vector) float32 {
 	return sum
 }
 
-// Shared returns the part of the lighter vector that the other one shares.
+// Shared returns the share of the lighter vector's weight that the other one also has, from 0 to 1.
 func (v *Vocabulary) Shared(x, y *Vector) float32 {
 	least := min(x.Total, y.Total)
 	if least <= 0 {
@@ -128,8 +128,8 @@ const MostCandidates = 48
 // longText is the number of facts or sentences above which an answer is very long.
 const longText = 2000
 
-// Candidates returns the maximum number of facts or sentences of another answer that one is compared with, if its own
-// answer has size of them.
+// Candidates returns the maximum number of facts or sentences of another answer with which one is compared, if that
+// other answer contains size of them.
 func Candidates(size int) int {
 	if size >= longText {
 		return MostCandidates / 4

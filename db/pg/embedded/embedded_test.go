@@ -128,7 +128,7 @@ func TestServersWorkInFoldersOfAnyName(t *testing.T) {
 
 func requireServersIn(t *testing.T, dir string) {
 	t.Helper()
-	for range 2 { // created, and found again
+	for range 2 { // the first start creates the data, the second finds it
 		database, err := embedded.StartPostgres(t.Context(), filepath.Join(dir, "postgres"))
 		require.NoError(t, err)
 		pool, err := pg.Open(t.Context(), database.URL()+" search_path=public", 1)

@@ -128,8 +128,8 @@ func urlOf(sockets string) string {
 	return fmt.Sprintf("host='%s' user=wending dbname=postgres sslmode=disable", quoted)
 }
 
-// quotedFolder quotes a folder for PostgreSQL's list of socket folders, in which blanks and quotes have a
-// special meaning.
+// quotedFolder quotes a folder for PostgreSQL's list of socket folders, in which spaces and quotes have a special
+// meaning.
 func quotedFolder(dir string) string {
 	return `"` + strings.ReplaceAll(dir, `"`, `""`) + `"`
 }
