@@ -37,7 +37,8 @@ func newGuardedSite(t testing.TB) *guarded {
 // goodPassword is the password of the accounts in tests.
 const goodPassword = "correct horse battery"
 
-// goodHash is its hash with the lowest cost. A hash contains its own cost, which makes signing in fast in tests.
+// goodHash is the hash of goodPassword with the lowest cost. A hash contains its own cost, which makes signing in fast
+// in tests.
 var goodHash = sync.OnceValues(func() (string, error) {
 	return argon2id.CreateHash(goodPassword,
 		&argon2id.Params{Memory: 64, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32})

@@ -130,7 +130,7 @@ func TestAQuestionIsRetriedInPlace(t *testing.T) {
 		}
 	})
 	answers := sync.OnceFunc(func() { close(release) })
-	t.Cleanup(answers) // runs before the agent's own server is closed, also after a failure
+	t.Cleanup(answers) // runs before the agent's own server is closed, even after a failure
 	id := s.create(t, fake.URL, map[string]string{"max_retries": "0",
 		"file@q.csv": "question_id,question,standard_answer\nq1,bad,a\nq2,fine,a\n"})
 	s.awaitDone(t, id)

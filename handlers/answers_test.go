@@ -144,7 +144,7 @@ func (s *site) answersOf(t *testing.T, id string) (all []string) {
 	return all
 }
 
-// Errors in an answer file name their rows, and the limits of uploads apply to it.
+// Errors in an answer file name their rows, and the file is subject to the limits of uploads.
 func TestAFileOfAnswersIsRefusedWithItsRows(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)

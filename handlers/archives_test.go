@@ -27,7 +27,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// archived creates a task with everything that archives may hold – a rule and a judge, a conversation, answers that
+// archived creates a task with everything that archives may contain – a rule and a judge, a conversation, answers that
 // are not text, and failures – and returns the files of its archive by name.
 func (s *site) archived(t *testing.T) (parts map[string]string) {
 	t.Helper()
@@ -90,7 +90,7 @@ func (s *site) archived(t *testing.T) (parts map[string]string) {
 	return parts
 }
 
-// awaitSettled waits until the last events of a task's calls are stored, and their previews.
+// awaitSettled waits until the last events of a task's calls, and their previews, have been stored.
 func (s *site) awaitSettled(t *testing.T, id string) {
 	t.Helper()
 	dbtest.Await(t, 30*time.Second, "the last events", func() (is bool) {
@@ -203,7 +203,7 @@ type wrongValue struct {
 
 var index = regexp.MustCompile(`\.(\d+)`)
 
-// member returns the path in the form that errors use, in which lists count from 1.
+// member returns the path in the form that errors use, in which the positions in lists count from 1.
 func (w wrongValue) member() string {
 	if w.column != "" {
 		return w.column
@@ -385,7 +385,7 @@ func wrongCalls() (all []wrongValue) {
 	wrong("tools.jsonl", 1, "progress", `101`)
 	wrong("tools.jsonl", 1, "input", quotedText(40_000, "i"))
 	wrong("tools.jsonl", 1, "ended_ms", `-1`)
-	wrong("tools.jsonl", 2, "run_index", `1`) // not in order: its number is not above the one before
+	wrong("tools.jsonl", 2, "run_index", `1`) // not in order: its number does not exceed the previous line's
 	all[len(all)-1].column = "number"
 	wrong("assets.jsonl", 2, "question_id", `"q9"`)
 	wrong("assets.jsonl", 2, "run_index", `3`)
@@ -566,8 +566,8 @@ func TestArchivesThatAreRefused(t *testing.T) {
 	require.Zero(t, s.reports.Load(), s.told.String())
 }
 
-// The archive of an imported task equals the archive that was imported, in another installation, too: pictures,
-// previews, the replay, people's groupings and samples are all restored.
+// An imported task is exported as exactly the archive it came from, even in another installation: pictures, previews,
+// the replay, people's groupings and samples are all restored.
 func TestArchivesAreReadAsTheyWereWritten(t *testing.T) {
 	t.Parallel()
 	s, other := newSite(t, true), newSite(t, true)

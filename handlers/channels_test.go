@@ -179,8 +179,8 @@ func TestAChannelIsToldOnceHowATaskEnded(t *testing.T) {
 	require.Contains(t, string(s.get(t, "/library/channels/"+told).body), "夜间")
 }
 
-// A receiver that no longer exists gets no further attempts. Another one is down for an hour, or for a day, by the
-// database's clock.
+// A receiver that no longer exists gets no further attempts. A message to one that is down is tried again after an
+// hour, and given up after a day, by the database's clock.
 func TestReceiversThatAreDown(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

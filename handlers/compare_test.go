@@ -408,8 +408,8 @@ func TestTheWorkbookOfAComparisonHasItsNumbers(t *testing.T) {
 	}
 }
 
-// The summary states how far the best variant is ahead of the next best, with the interval, and what it costs;
-// tables have intervals, not standard errors.
+// The summary states by how much the best variant is ahead of the next best, with the interval, and compares their
+// costs; tables have intervals, not standard errors.
 func TestASummaryHasAmounts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

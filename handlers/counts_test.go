@@ -288,7 +288,7 @@ func TestAFirstVisitIsSmallAtAThousandQuestions(t *testing.T) {
 	dbtest.Seed(t, s.tables, 19, 4, 5)
 	id := dbtest.Seed(t, s.tables, 1, 1000, 5)
 	require.NoError(t, tasks.AssessTask(t.Context(), s.store, id))
-	sizes := map[string]int{} // of files
+	sizes := map[string]int{} // of the files that pages load, by address
 	wire := func(path string) response {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+path, http.NoBody)
 		require.NoError(t, err)

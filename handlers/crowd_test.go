@@ -141,8 +141,8 @@ func TestWaitingReportsHoldNoConnection(t *testing.T) {
 	}
 }
 
-// Tests of an agent use its rate-limit slots: those that get a slot soon are made, at the allowed rate, and the
-// others are refused.
+// Tests of an agent use its rate-limit slots: a test that gets a slot soon is run, at the allowed rate, and all others
+// are refused.
 func TestTestsOfAnAgentKeepItsRateLimit(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)

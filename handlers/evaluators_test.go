@@ -78,7 +78,7 @@ func TestEvaluatorsAreSavedWithVersions(t *testing.T) {
 func TestVerdictsHaveTheNumbersOfTheWorkedExample(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
-	// A run passes if its score is 1. The expression gives "paris" a half, and "Lyon" nothing.
+	// A run passes if its score is 1. The expression scores "paris" 0.5 and "Lyon" 0.
 	rule := s.evaluator(t, "答案", "expression",
 		object{"expression": `answer == expected ? 1 : lower(answer) == lower(expected) ? 0.5 : 0`, "threshold": 1})
 	answers := map[string]map[string][]string{
@@ -200,7 +200,7 @@ func TestVerdictsHaveTheNumbersOfTheWorkedExample(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(first), &line))
 	require.Equal(t, "答案", line.Runs[0].Evaluations[0]["name"])
 
-	// Changes in the library do not affect the task; a copy keeps its evaluators.
+	// Changes in the library do not affect the task; a copy keeps the task's evaluators.
 	s.entry(t, "PATCH", "evaluators/"+rule, object{"config": object{"expression": "false"}}, 200)
 	require.EqualValues(t, 1, s.entry(t, "GET", path, nil, 200)["evaluators"].([]any)[0].(object)["version"])
 	clone := s.entry(t, "POST", path+"/clone", object{"start": false}, 201)

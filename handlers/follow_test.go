@@ -144,8 +144,8 @@ func TestAScheduleFollowsTheLibraryOrStaysFrozen(t *testing.T) {
 	require.EqualValues(t, 3, task["statistics"].(object)["succeeded"])
 }
 
-// A schedule keeps a version that was not the newest when its task was created, because a person chose it; of an
-// archived entry, it uses the last state. The page shows both.
+// A schedule keeps a version that was not the newest when its task was created, because a person chose it. If an entry
+// is archived, the schedule uses its last state. The page shows both.
 func TestAChosenVersionStaysAndAnArchivedEntryKeepsItsLast(t *testing.T) {
 	t.Parallel()
 	f := newFollowed(t, true)

@@ -205,7 +205,7 @@ func TestEnterCreatesTheTask(t *testing.T) {
 func TestTheFormOffersTheDemoAndSaysWhatAnAgentSpeaks(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
-	s.create(t, "http://127.0.0.1:1/", nil) // also once there is a task
+	s.create(t, "http://127.0.0.1:1/", nil) // even once there is a task
 	page := s.get(t, "/").page(t)
 	require.Equal(t, 1, page.Find(`form[action="/demo"] button`).Length())
 	require.Equal(t, 3, page.Find(".steps li").Length())
@@ -213,7 +213,7 @@ func TestTheFormOffersTheDemoAndSaysWhatAnAgentSpeaks(t *testing.T) {
 	require.Equal(t, 1, page.Find(`[data-copy="#curl"]`).Length())
 }
 
-// A 5 MB file that the server has already is not sent again: the form contains its token instead.
+// A 5 MB file that the server already has is not sent again: the form contains its token instead.
 func TestThePreviewOfAFileStandsForTheFile(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)

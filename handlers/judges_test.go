@@ -199,7 +199,7 @@ func TestAJudgeFromTheLibraryToTheReport(t *testing.T) {
 	require.NotEmpty(t, s.get(t, "/tasks/"+task.TaskID).page(t).Find(".plots .panel").First().Find("rect.good").Nodes,
 		"outcomes over time")
 
-	// A retry calls a judge again after it had stopped answering. An evaluation that names no evaluators uses all of
+	// A retry repeats the calls to a judge that had stopped answering. An evaluation that names no evaluators uses all of
 	// the task's own.
 	isMute.Store(true)
 	s.entry(t, "POST", path+"/evaluate", object{}, 202)

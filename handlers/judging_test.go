@@ -112,7 +112,7 @@ func TestVerdictsGoToExcelAndBack(t *testing.T) {
 	require.Equal(t, "UNSURE", conflict["theirs"].(object)["verdict"])
 	require.Equal(t, map[string]string{"q1 李雷": "UNSURE 再看", "q2 李雷": "UNSURE x"}, s.verdictsOf(t, id))
 
-	// Verdicts imported for another reviewer do not change these.
+	// Verdicts imported for another reviewer do not change the first reviewer's.
 	other := s.workbook(t, id, "&reviewer=韩梅梅")
 	done = s.takeBack(t, id, "韩梅梅", judge(t, other, map[int][3]string{2: {"PASS", "", ""}}), 200)
 	require.Equal(t, 1.0, done["changed"])

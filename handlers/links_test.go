@@ -21,7 +21,7 @@ import (
 var counted = regexp.MustCompile(`^(?:.*\D)?(\d+)(?: (题|次).*)?$`)
 
 // Every number that links to answers leads to exactly as many as it states: the questions on the page of answers or,
-// for numbers of runs, those runs of these questions that match the address.
+// for numbers of runs, the runs of those questions that match the address.
 func TestNumbersLeadToWhatTheyCount(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -66,7 +66,7 @@ func TestNumbersLeadToWhatTheyCount(t *testing.T) {
 	}
 }
 
-// launchRuns is how many runs the page of a launch lists.
+// launchRuns returns how many runs the page of a launch lists.
 func (s *site) launchRuns(t *testing.T, address string) int {
 	t.Helper()
 	page := s.get(t, address)
@@ -124,7 +124,7 @@ func (s *site) followNumbers(t *testing.T, id string, at map[string]string) (see
 	return seen
 }
 
-// Numbers of variants and cells of the matrix link to the answers of that variant.
+// A variant's numbers and its cells in the matrix link to that variant's answers.
 func TestNumbersOfVariantsLeadToWhatTheyCount(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

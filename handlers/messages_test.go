@@ -17,7 +17,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// of returns the bodies of the messages of a type that a webhook received.
+// of returns the bodies of all messages of a type that a webhook received.
 func (r *receiver) of(t *testing.T, kind string) (bodies []object) {
 	t.Helper()
 	for _, call := range r.all() {

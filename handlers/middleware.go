@@ -68,7 +68,8 @@ func (s *Server) logRequests(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// loggedPath returns a request's path without the secret of a link, which paths without a route may contain, too.
+// loggedPath returns a request's path without the secret of a link; a path without a route may contain such a secret,
+// too.
 func loggedPath(c echo.Context) string {
 	path := c.Request().URL.Path
 	switch {

@@ -17,7 +17,8 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// uncounted are the parts of pages whose digits count nothing that a page could list, with the reason.
+// uncounted maps selectors of the parts of pages whose digits count nothing that a page could list to what they
+// contain.
 var uncounted = map[string]string{
 	"a, button, label, option, select, time": "what leads somewhere, what is entered, and moments",
 	"article.result":                         "a question with its answers: what it counts is in sight",
@@ -131,7 +132,8 @@ func (s *site) underWay(t *testing.T) (id string) {
 	return id
 }
 
-// Every number of the table of reviewers leads to that many questions; addresses drop names that do not occur.
+// Every number in the table of reviewers leads to exactly as many questions. Reviewers in an address that the task does
+// not have are dropped.
 func TestNumbersOfReviewersLeadToTheirQuestions(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -156,7 +158,7 @@ func TestNumbersOfReviewersLeadToTheirQuestions(t *testing.T) {
 	require.NotContains(t, refused.Header.Get("Location"), "reviewer=x")
 }
 
-// labels selects the labels of figures: of tiles, of columns of numbers and of plots.
+// labels selects the labels of figures: on tiles, in columns of numbers and on plots.
 const labels = "main dl.tiles dt, main dl.counts dt, main th.figure, main th.number, main .tasks thead th, " +
 	"main .history thead th, main figure:not(.fingerprint) figcaption, main caption, main #details h2"
 

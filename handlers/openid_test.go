@@ -39,8 +39,7 @@ func newProvidedSite(t *testing.T, grants string) (*guarded, *mockoidc.MockOIDC)
 	return s, provider
 }
 
-// throughProvider signs in at the provider as one of its users, and returns the site's response when they come
-// back.
+// throughProvider signs in at the provider as the given user, and returns the site's response to the redirect back.
 func (b *browser) throughProvider(t *testing.T, provider *mockoidc.MockOIDC, user mockoidc.User, next string) response {
 	t.Helper()
 	provider.QueueUser(user)
@@ -306,8 +305,8 @@ func mustQuery(t *testing.T, address, name string) string {
 	return u.Query().Get(name)
 }
 
-// age sets the time at which the rights of the provider's accounts were last read to by ago; by is a PostgreSQL
-// interval.
+// age makes it appear that the rights of the provider's accounts were last read long ago; by, a PostgreSQL interval, is
+// how long ago.
 func (s *guarded) age(t *testing.T, by string) {
 	t.Helper()
 	s.tables.MustExec(`UPDATE provider_sessions SET checked_at = now() - $1::interval`, by)
@@ -358,7 +357,7 @@ func TestRightsOfAProviderAreReadAgain(t *testing.T) {
 	s.tables.MustExec(`UPDATE provider_sessions SET tokens = $1, checked_at = now() - interval '55 min'`, sealed)
 	dbtest.Await(t, 30*time.Second, "the groups of the user info", isOperator)
 
-	// If the provider cannot be queried, or not in time, the user is signed in again without noticing.
+	// If the provider cannot be queried or does not answer in time, the user is signed in again without noticing.
 	s.age(t, "61 min")
 	away := b.get(t, "/workers?x=1")
 	require.Equal(t, "/login?next=%2Fworkers%3Fx%3D1", away.Header.Get("Location"))
@@ -475,8 +474,8 @@ func TestAProviderSignsOut(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, answer.StatusCode)
 }
 
-// A provider that recognises a user may answer without asking. Before changing how an account signs in, the user
-// must authenticate again.
+// A provider that recognises a user may answer without asking for credentials. Before changing how an account signs in,
+// the user must authenticate again.
 func TestAProviderIsAskedForAProof(t *testing.T) {
 	t.Parallel()
 	s, provider := newProvidedSite(t, "*=editor")
@@ -517,7 +516,7 @@ type passkeys struct {
 	lastKey string
 }
 
-// ceremony requests begin and then end, with the body that answer returns for the options in the first response.
+// ceremony posts form to begin, and then posts to end the body that answer returns for the options in begin's response.
 func (p *passkeys) ceremony(t *testing.T, begin, end string, form url.Values,
 	answer func(options string) string) response {
 	t.Helper()
@@ -590,13 +589,13 @@ func TestPasskeys(t *testing.T) {
 	p.device.AddCredential(p.key)
 	require.Equal(t, 2, p.get(t, "/account").page(t).Find("table").Length())
 
-	// On its own.
+	// The passkey signs in on its own.
 	p.browser = s.newBrowser(t)
 	answer = p.signIn(t, url.Values{"next": {"/workers"}})
 	require.Equal(t, "/workers", answer.mustBe(t, 200)["next"])
 	require.Contains(t, p.get(t, "/account").page(t).Find("h1").Text(), "李雷")
 
-	// As the second step.
+	// The passkey is the second step after the password.
 	require.Equal(t, http.StatusSeeOther, p.send(t, "/account/second", url.Values{"needs": {"true"}}).StatusCode)
 	p.browser = s.newBrowser(t)
 	first := p.send(t, "/login", url.Values{"name": {"李雷"}, "password": {goodPassword}, "next": {"/library/agents"}})
@@ -637,7 +636,7 @@ func TestPasskeys(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, p.signIn(t, nil).StatusCode)
 	require.NoError(t, s.people.ChangeUser(t.Context(), user.ID, people.Change{IsDisabled: ptr(false)}))
 
-	// Without passkeys the password alone signs in again. A session that began long ago cannot change this.
+	// Without passkeys the password alone signs in again. A session that began long ago cannot make that change.
 	p.signIn(t, nil).mustBe(t, 200)
 	s.tables.MustExec(`UPDATE sessions SET created_at = now() - interval '16 min'`)
 	require.Equal(t, http.StatusForbidden, p.register(t).StatusCode)

@@ -104,7 +104,7 @@ func (w *walk) canAnswer(one *operation, status string) bool {
 		return strings.Contains(one.path, "{") || one.id == "compare-tasks" || one.id == "list-shares"
 	case "413": // an archive may be as large as a gigabyte
 		return one.id != "import-task"
-	case "429": // usedUp does not provoke it for these; TestAProjectHasSoManyOfEach fills a project
+	case "429": // usedUp provokes no 429 from the operations below; TestAProjectHasSoManyOfEach covers project limits
 		return !slices.Contains([]string{"evaluate-task", "group-answers", "import-task", "change-dataset", "create-token",
 			"create-share", "create-view", "create-schedule", "change-schedule"}, one.id)
 	}

@@ -134,7 +134,7 @@ func TestHowCallsEndIsSeenEverywhere(t *testing.T) {
 	}
 }
 
-// A plain task's CSV is unchanged; its JSONL has the finish reasons.
+// The CSV of a plain task has no finish reasons, but its JSONL does.
 func TestAPlainReportKeepsItsColumns(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -222,8 +222,8 @@ func TestAProvidersAddressHasAnExampleOfItsProtocol(t *testing.T) {
 		s.get(t, "/library/providers/"+saved["id"].(string)).page(t).Find("#base_url").AttrOr("placeholder", ""))
 }
 
-// An agent that does not stream is called once more without streaming. This call takes its own rate-limit slot, and
-// does not count as a retry. The task records this and shows it.
+// An agent that does not stream is called once more without streaming. The second call takes its own rate-limit slot,
+// and does not count as a retry. The task records and shows that its agent does not stream.
 func TestAnAgentThatDoesNotStreamIsAskedWithout(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -293,7 +293,7 @@ func TestAFailureIsNotRepeatedWithoutStreaming(t *testing.T) {
 			http.Error(w, `{"error":"boom while streaming: not supported"}`, http.StatusInternalServerError)
 			return
 		}
-		http.Error(w, `{"error":"streaming is not supported"}`, http.StatusBadRequest) // also without streaming
+		http.Error(w, `{"error":"streaming is not supported"}`, http.StatusBadRequest) // refused even without streaming
 	})
 	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "1", "max_retries": "0", "use_stream": "true"})
 	s.awaitDone(t, id)

@@ -30,7 +30,7 @@ func (r response) mustBe(t testing.TB, status int) object {
 	return found
 }
 
-// A department is set up through the API: projects, accounts, members, tokens. Rights apply at once.
+// A department is set up through the API: projects, accounts, members, tokens. Rights take effect immediately.
 func TestADepartmentByTheAPI(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)
@@ -98,7 +98,7 @@ func TestADepartmentByTheAPI(t *testing.T) {
 		s.ask(t, lead, "POST", v1+"tokens", object{"name": "x", "expires_in_days": days}).mustBe(t, 422)
 	}
 
-	// Tokens created with a token end with it.
+	// A token that was created with another token ends with it.
 	parent := s.ask(t, lead, "POST", v1+"tokens", object{"name": "parent", "role": "admin", "expires_in_days": 1}).
 		mustBe(t, 201)
 	child := s.ask(t, parent["token"].(string), "POST", v1+"tokens", object{
@@ -473,7 +473,7 @@ func TestStoredSecretsAreReplacedByAdministrators(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, b.send(t, "/library/agents/"+agent, form).StatusCode)
 }
 
-// An entry that cannot be recorded at once is recorded as soon as possible: no action is left out.
+// An entry that cannot be recorded immediately is recorded as soon as possible: no action is left out.
 func TestEntriesOfTheAuditWait(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)

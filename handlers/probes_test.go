@@ -21,7 +21,7 @@ func (s *site) probe(t *testing.T, path string) (status int, answer map[string]a
 	return got.StatusCode, answer
 }
 
-// With a schema from a newer version, a process refuses to start; a running one is live but not ready. The same holds
+// With a schema from a newer version, a process refuses to start; a running one is live but not ready. The same applies
 // if the database is unavailable.
 func TestProbesTellLivingFromReady(t *testing.T) {
 	t.Parallel()

@@ -29,8 +29,7 @@ func clauses(different string) string {
 	return text.String()
 }
 
-// A word that an answer lacks is marked at the place where it is missing, also in columns, and the fold ends after
-// it.
+// A word that an answer lacks is marked at the place where it is missing, even in columns, and the fold ends after it.
 func TestAMissingWordIsMarkedInColumns(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

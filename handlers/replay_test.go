@@ -151,7 +151,7 @@ func TestACallIsFollowedWhileItRunsAndReplayedAfterwards(t *testing.T) {
 	require.InDelta(t, 100, tools[0]["progress"], 0)
 	require.Equal(t, map[string]any{"prompt": "猫"}, tools[0]["input"])
 
-	again := 0 // also the whole stream of a call that has ended
+	again := 0 // a call that has ended is streamed from the beginning, too
 	s.followUnit(t, id, unit, "", func(happened) bool { again++; return true })
 	require.Equal(t, len(seen), again)
 	request, err := http.NewRequest(http.MethodGet, fmt.Sprintf("%s%s/%s/units/%d/events", s.URL, api, id, unit), nil)

@@ -247,8 +247,8 @@ func TestASignOffTellsHowManyQuestionsWereOpen(t *testing.T) {
 	require.Contains(t, printed.Find(".cover").Text(), "待评 2")
 }
 
-// Questions whose answers have the same content are passed together, except those with a reason against it. This can
-// be undone in one step, which leaves verdicts that have changed since.
+// Questions whose answers have the same content are passed together, except those with a reason against it. These
+// verdicts can be withdrawn in one step, except those that have changed since.
 func TestQuestionsWithTheSameContentArePassedAndUndoneAsOne(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -32,7 +32,7 @@ func (s *site) schedule(t *testing.T, name, task string, more object) string {
 	return s.entry(t, "POST", "schedules", body, 201)["id"].(string)
 }
 
-// due changes a schedule's planned time to the given time ago, and returns it.
+// due sets a schedule's planned time to the given number of minutes ago, and returns it.
 func (s *site) due(t *testing.T, id string, minutes int) (planned time.Time) {
 	t.Helper()
 	require.NoError(t, s.tables.Get(&planned, `

@@ -89,7 +89,7 @@ type Config struct {
 	// DemoURL is the demo agent's address, DemoModelsURL the base URL of the models that it plays, DemoTicket the
 	// ticket that gives the demo's tasks access to them; empty means that no demo agent is running.
 	DemoURL, DemoModelsURL, DemoTicket string
-	// Hosts are the names of this site, besides local names and IP addresses. If it is empty, requests that do not
+	// Hosts are the names of this site, in addition to local names and IP addresses. If it is empty, requests that do not
 	// come over loopback may use any name.
 	Hosts []string
 	// DatabaseURL leads to the database itself, bypassing any pooler: changes of tasks are announced over it. If it
@@ -126,7 +126,7 @@ type Access struct {
 	AuditDays int
 }
 
-// ParseTrusted parses TRUSTED_PROXIES: addresses and networks, separated by commas or blanks.
+// ParseTrusted parses TRUSTED_PROXIES: addresses and networks, separated by commas or spaces.
 func ParseTrusted(list string) (trusted []netip.Prefix, err error) {
 	for _, text := range strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' }) {
 		prefix, err := netip.ParsePrefix(text)
@@ -174,7 +174,7 @@ type Server struct {
 const contentSecurityPolicy = "default-src 'self'; img-src 'self' data: blob:; style-src 'self'; script-src 'self'; " +
 	"object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 
-// New returns the server with all routes. Live pages are notified of changes at once only while Run is running.
+// New returns the server with all routes. Live pages are notified of changes immediately only while Run is running.
 func New(config Config) (*Server, error) {
 	catalogue, err := text.NewCatalogue()
 	if err != nil {

@@ -117,7 +117,8 @@ func TestLinksShowWhatTheyAreForAndNothingElse(t *testing.T) {
 	require.Zero(t, s.reports.Load(), s.told.String())
 }
 
-// A link needs a known kind, and a link to a replay exactly one question or unit of the task that has runs.
+// A link must have a known kind. A link to a replay must also name exactly one question or unit of the task that has
+// runs.
 func TestLinksNeedWhatTheyShow(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -663,7 +663,7 @@ func TestCookiesBehindAProxy(t *testing.T) {
 	}
 }
 
-// Choices in cookies without the prefix, from older versions, count until they are made again; cookies that
+// Choices in cookies without the prefix __Host-, from older versions, count until they are made again; cookies that
 // authenticate are never accepted without it.
 func TestCookiesOfOlderVersionsAreReplaced(t *testing.T) {
 	t.Parallel()

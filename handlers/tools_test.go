@@ -44,7 +44,7 @@ func (s *site) assistant(t *testing.T, with headers) assistant {
 	return assistant{session}
 }
 
-// calls calls a tool, checks whether it refuses the call against isRefused, and returns its result.
+// calls calls a tool, requires that the call is refused only if isRefused is set, and returns its result.
 func (a assistant) calls(t *testing.T, tool string, arguments object, isRefused bool) (said object) {
 	t.Helper()
 	result, err := a.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: arguments})
@@ -159,7 +159,7 @@ func TestAnAssistantIsToldOfConflicts(t *testing.T) {
 	require.Contains(t, fact, "30 日 (runs 1) | 35 日 (runs 2)")
 }
 
-// However many and long the answers are, a result stays small, and reports what is missing.
+// Even if there are many long answers, a result stays small, and reports what is missing.
 func TestAnAssistantsResultsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

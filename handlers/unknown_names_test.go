@@ -78,7 +78,8 @@ type nameTest struct {
 	t *testing.T
 }
 
-// refuses requires that a request is refused because of a name that the details contain, too, and returns the message.
+// refuses requires that a request is refused because of name, and that both the message and the error's details contain
+// it. It returns the message.
 func (n nameTest) refuses(method, path, contentType string, body []byte, name string) (message string) {
 	n.t.Helper()
 	// a stream of events that is not refused would not end

@@ -19,7 +19,7 @@ import (
 	"wending/handlers/access"
 )
 
-// beforeAccounts is the last migration of an installation without accounts.
+// beforeAccounts is the number of the last migration before accounts existed.
 const beforeAccounts = "00026"
 
 // migrateTo creates the schema of an older version in a database; last is the number of its last migration.

@@ -264,7 +264,7 @@ func TestWhatATaskNamesMustBeInTheLibrary(t *testing.T) {
 		"prompts": s.entry(t, "POST", "prompts", object{"name": "x", "user": "{{nowhere}} {{question}}"}, 201)["id"]}, 200)
 	require.Equal(t, "UNKNOWN_VARIABLES", warned["warnings"].([]any)[0].(object)["code"])
 
-	// The same works through a form, in which fields are repeated.
+	// A form can also create such a task; it lists the models in one field, separated by commas.
 	answer := s.post(t, api, map[string]string{"task_name": "f", "dataset": c.dataset,
 		"models": strings.Join(c.models, ","), "start": "false"})
 	require.Equal(t, http.StatusCreated, answer.StatusCode, string(answer.body))

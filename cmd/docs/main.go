@@ -59,7 +59,7 @@ func run(args []string, root string, input io.Reader, now time.Time) error {
 	return rewrite(args[1], args[2], stamp+"\n\n"+text)
 }
 
-// rewrite replaces the part with the given name in the document at path by text.
+// rewrite replaces the named part of the document at path with text.
 func rewrite(path, name, text string) error {
 	document, err := os.ReadFile(path)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// CONTRIBUTING.md describes packages with their doc comments; `make generate` writes the list.
+// CONTRIBUTING.md lists the packages with their doc comments; `make generate` writes the list.
 func TestTheListOfPackagesIsUpToDate(t *testing.T) {
 	t.Parallel()
 	list, err := packages(filepath.Join("..", ".."))

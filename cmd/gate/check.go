@@ -110,7 +110,7 @@ func (o Options) checkProof() error {
 	return nil
 }
 
-// checkWritable returns an error if a file cannot be written; an empty path means there is no file.
+// checkWritable returns an error if the file at path cannot be written. An empty path means that no file was requested.
 func checkWritable(path string) error {
 	if path == "" {
 		return nil

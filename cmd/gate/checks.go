@@ -51,7 +51,7 @@ func outcomeOf(isMet bool) outcome {
 	return isFailed
 }
 
-// limits checks limits for each variant. An unknown value does not meet its limit.
+// limits checks the given limits, by metric, for each variant. A metric whose value is unknown fails its limit.
 func (r report) limits(limits map[string]float64) (checks []check) {
 	for _, one := range r.Variants {
 		for _, metric := range slices.Sorted(maps.Keys(limits)) {
@@ -77,8 +77,8 @@ func (r report) limits(limits map[string]float64) (checks []check) {
 // mostNamed is the maximum number of questions that a check's text names.
 const mostNamed = 5
 
-// itemsPass checks that, of each question's planned runs, at least the share limit passes. Runs that failed, are
-// missing or have no verdict have not passed.
+// itemsPass checks that at least the share limit of each question's planned runs passed. Runs that failed, are missing
+// or have no verdict count as not passed.
 func (r report) itemsPass(number int, limit float64) check {
 	var short []string
 	for _, q := range r.Questions {

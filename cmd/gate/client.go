@@ -98,8 +98,7 @@ func (c Client) sendJSON(ctx context.Context, method, path string, body, to any)
 	return c.call(ctx, method, path, "application/json", bytes.NewReader(text), to)
 }
 
-// Create saves the entries that the file defines, creates its task, which starts at once, and returns the task's
-// id.
+// Create saves the library entries that spec defines, then creates and starts its task, and returns the task's id.
 func (c Client) Create(ctx context.Context, spec Spec) (string, error) {
 	task := maps.Clone(spec.Task)
 	for kind, entries := range spec.Inline {
@@ -200,8 +199,8 @@ func readFile(path string, most int64) ([]byte, error) {
 	return content, err
 }
 
-// save stores an entry of the library under its name, or changes the entry with that name, and returns its id.
-// A model may define its provider in the same way.
+// save stores an entry of the library under its name, or changes the entry with that name, and returns its id. A
+// model's entry may define its provider, which is then saved first.
 func (c Client) save(ctx context.Context, spec Spec, kind string, entry map[string]any) (string, error) {
 	entry = maps.Clone(entry)
 	line, _ := entry[lineOf].(int)

@@ -14,7 +14,7 @@ import (
 // Options are the options of an evaluation.
 type Options struct {
 	Spec Spec
-	// Wait waits until the task has ended; the options below imply it.
+	// Wait waits until the task has ended. Baseline, RequireFit, FailUnder, JUnit, Markdown and Out imply it.
 	Wait bool
 	// Baseline is the task to compare with, as <id> or <id>:<variant>; empty means none. Run fails if the result is worse
 	// by more than chance explains.
@@ -26,7 +26,7 @@ type Options struct {
 	// RequireFit demands that every judge on which a limit or margin relies is fit to gate releases, according to people's
 	// verdicts.
 	RequireFit bool
-	// FailUnder are limits, by metric.
+	// FailUnder are the limits, by metric: maximums for latency and cost, minimums for all others.
 	FailUnder map[string]float64
 	// JUnit, Markdown and Out are the paths of output files; empty means none. StepSummary is a file to which the
 	// table of Markdown is also appended.
@@ -44,12 +44,13 @@ func (o Options) waits() bool {
 		len(o.FailUnder) > 0 || o.JUnit != "" || o.Markdown != "" || o.Out != ""
 }
 
-// ErrBelow means that a limit was not met, that the task is worse than the baseline by more than chance explains, or
-// that RequireProof is set and the task was not shown to be no worse.
+// ErrBelow means that the task did not pass: a limit was not met, the task is worse than the baseline by more than
+// chance explains, RequireProof is set and a loss beyond a margin cannot be ruled out, or RequireFit is set and a judge
+// is not fit.
 var ErrBelow = errors.New("did not pass")
 
-// Run runs an evaluation. It returns ErrBelow if it ended and did not pass; any other error means that it could not
-// run.
+// Run runs an evaluation. It returns ErrBelow if the evaluation did not pass; any other error means that it could not
+// be completed.
 func Run(ctx context.Context, client Client, o Options) error {
 	if err := o.check(ctx, client); err != nil {
 		return err

@@ -72,8 +72,8 @@ type problem struct {
 // nameLength is how many characters of a question are used as the name of its case.
 const nameLength = 80
 
-// writeJUnit writes a suite for each variant with a case for each question, and one for the limits. A question
-// fails if no more than half of its judged runs pass; a question with a failed or missing run is an error.
+// writeJUnit writes a suite for each variant, with a case for each question, and another suite for the limits. A
+// question fails if no more than half of its judged runs pass; a question with a failed or missing run is an error.
 func writeJUnit(w io.Writer, r report, checks []check) error {
 	name := clean(r.Name)
 	all := suites{Name: name}

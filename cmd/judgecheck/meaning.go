@@ -19,10 +19,10 @@ import (
 	"wending/db/meaning"
 )
 
-// meaningsCSV has 200 questions, half in Chinese and half in English, each with four answers and the group in which
-// people put each. A third of the questions is kept aside: prompts must not be tuned on it. The answers are made from
-// ten frames with ten subjects each: the same value in other words, another value in the same words, and no value at
-// all.
+// meaningsCSV has 200 questions, half in Chinese and half in English, each with four answers that people put into
+// groups. A third of the questions is kept aside: prompts must not be tuned on them. In each language, the questions
+// are made from ten templates with ten subjects each. Their answers state the same value in other words, another value
+// in the same words, or no value at all.
 //
 //go:embed meanings.csv
 var meaningsCSV string
@@ -31,7 +31,7 @@ var meaningsCSV string
 type grouped struct {
 	id, part, question string
 	answers            []string
-	// labels has the group of each answer.
+	// labels are the groups in which people put the answers, in the order of answers.
 	labels []int64
 }
 
@@ -185,7 +185,8 @@ type placed struct {
 	isUnsure bool
 }
 
-// groups returns the groups of the answers of a task, by question and answer; questions without groups have none.
+// groups returns the group of each answer of a task, by question id and answer text. Answers that the model did not
+// group are left out.
 func (c client) groups(task string) (map[string]map[string]placed, error) {
 	all := map[string]map[string]placed{}
 	for page := 1; ; page++ {
@@ -228,7 +229,8 @@ func (c client) groups(task string) (map[string]map[string]placed, error) {
 	}
 }
 
-// sum returns a text about the agreement with the labels, for each part of the questions.
+// sum describes how far found agrees with the labels, for all questions and for each part of them, and what the
+// grouping cost.
 func sum(questions []grouped, found map[string]map[string]placed, took groupingStatistics) string {
 	type part struct {
 		labelled, said [][]int64

@@ -73,8 +73,8 @@ func (s *Settings) site(listening string) string {
 	return "http://" + strings.Replace(listening, "127.0.0.1:", "localhost:", 1)
 }
 
-// checkExposure returns the reason not to serve the pages at the given address: beyond this machine, passwords
-// and cookies need HTTPS, and without accounts anybody who can reach the pages could use them.
+// checkExposure returns the reason not to serve the pages at LISTEN_ADDR: beyond this machine, passwords and cookies
+// need HTTPS, and without accounts anybody who can reach the pages could use them.
 func (s *Settings) checkExposure() error {
 	if (s.TLSCert == "") != (s.TLSKey == "") {
 		return errors.New("TLS_CERT_FILE and TLS_KEY_FILE must be set together")
@@ -109,7 +109,7 @@ func (s *Settings) names() []string {
 	return names
 }
 
-// offerSetup prints the link for creating the first administrator's account as long as there is no account.
+// offerSetup prints the link for creating the first administrator's account, as long as there is no administrator.
 func (p *program) offerSetup(ctx context.Context, stdout io.Writer) error {
 	if p.settings.Auth != "local" {
 		return nil

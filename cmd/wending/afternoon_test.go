@@ -18,7 +18,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// versions is an agent whose second version is more stable; its path names the version.
+// versions is an agent whose second version is more stable; the query of its address names the version.
 func versions(w http.ResponseWriter, call agenttest.Call) {
 	last := call.IdempotencyKey[len(call.IdempotencyKey)-1]
 	clause := "五百七十七"
@@ -62,7 +62,7 @@ func TestAnAfternoonByKeyboard(t *testing.T) {
 
 	b := openBrowser(t, p.url)
 	b.open("/tasks")
-	b.evaluate(`document.querySelector(".tasks .name").focus()`, nil) // as with Tab, over any number of stops
+	b.evaluate(`document.querySelector(".tasks .name").focus()`, nil) // as if Tab had been pressed often enough
 	b.do(chromedp.KeyEvent(kb.Enter))
 	b.awaits("the report", `document.readyState === "complete" && document.querySelector("h1").textContent === "评测报告: 下午"`)
 	b.requireAccessible("report")
@@ -137,8 +137,8 @@ func TestAnAfternoonByKeyboard(t *testing.T) {
 	b.sees("[data-count]", "7 / 20") // the page's filters work without a server
 }
 
-// Two reviewers work at once, with reloads and a network that fails: no note is lost, and neither overwrites the
-// other's verdicts.
+// Two reviewers work at the same time, with reloads and a network that fails: no note is lost, and neither overwrites
+// the other's verdicts.
 func TestNoTypedNoteIsLost(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, versions)

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rooms lists the packages in the order of imports: each may import the ones below it, and leaves.
+// rooms lists the packages from top to bottom: each may import those below it in the list, and leaves.
 var rooms = []string{
 	"cmd/wending",
 	"cmd/judgecheck",
@@ -124,7 +124,7 @@ const maxLines = 4000
 // together, or move a name to the package that uses it.
 const maxImports = 559
 
-// Imports follow the arrows of the layout, and no package outgrows what one person can read in an afternoon.
+// Packages import only what the lists above allow, and none outgrows what one person can read in an afternoon.
 func TestTheLayoutHolds(t *testing.T) {
 	t.Parallel()
 	imports, lines := map[string]map[string]bool{}, map[string]int{}

@@ -46,8 +46,8 @@ func taskOf(t *testing.T, base, id string) (task struct {
 	return task
 }
 
-// A backup is made while the program works. The restored installation has all tasks, their files and their secrets,
-// and continues what was running.
+// A backup is made while the program runs. The restored installation has all tasks, their files and their secrets, and
+// continues what was running.
 func TestABackupIsRestored(t *testing.T) {
 	t.Parallel()
 	slow := make(chan struct{})
@@ -130,7 +130,7 @@ func TestABackupIsRestored(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, questions, string(content))
 
-	// A file that is not a backup, or is a damaged one, leaves nothing behind.
+	// Restoring a file that is not a backup, or a damaged backup, leaves nothing behind.
 	whole, err := os.ReadFile(file)
 	require.NoError(t, err)
 	for name, content := range map[string][]byte{"text": []byte("no backup"), "half": whole[:len(whole)/2]} {
@@ -176,7 +176,7 @@ func TestNothingIsRestoredOverWhatIsThere(t *testing.T) {
 	}
 	admin.MustExec(
 		`INSERT INTO workers (id, host, process_id, lanes) VALUES ('6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21', 'h', 1, 1)`)
-	// A database is still empty if a process has registered in it.
+	// A database in which only a process has registered still counts as empty.
 	code, said = command(t, "restore", file, "--data-dir", dbtest.Folder(t), "--database-url", fresh)
 	require.Zero(t, code, said)
 }

@@ -41,13 +41,13 @@ func openBrowser(t *testing.T, base string) *tab {
 		chromedp.WindowSize(1440, 900), chromedp.WSURLReadTimeout(time.Minute),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true))
 	allocator, stopBrowser := chromedp.NewExecAllocator(t.Context(), options...)
-	// chromedp reports every event that it does not know as an error
+	// Errors are not logged, because chromedp reports every event that it does not know as one.
 	ctx, closeTab := chromedp.NewContext(allocator, chromedp.WithErrorf(func(string, ...any) {}))
 	// generous, because the machine may be busy; each wait also has its own deadline
 	ctx, cancel := context.WithTimeout(ctx, 8*time.Minute)
 	t.Cleanup(func() { cancel(); closeTab(); stopBrowser() })
 	b := &tab{ctx, t, base}
-	// the view that most tests expect; other tests request the other view
+	// most tests expect this view; the others request another one
 	b.do(network.SetCookie("view", "columns").WithURL(base))
 	return b
 }

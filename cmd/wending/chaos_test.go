@@ -56,7 +56,8 @@ type arena struct {
 
 	mu     sync.Mutex
 	faults map[string]int
-	// losses counts dead and frozen workers; each of them may repeat as many calls as the worker had lanes.
+	// losses counts workers that died or were frozen. For each loss, as many calls may be repeated as the worker had
+	// lanes.
 	losses int
 	// redisIsBusy means that a long fault of Redis is in progress.
 	redisIsBusy atomic.Bool
@@ -134,7 +135,7 @@ func newArena(t *testing.T, workers, lanes int, latency time.Duration) *arena {
 	a.queue, err = jobs.NewQueue(a.redis.url())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = a.queue.Close() })
-	// Each time a launch ends, a line is logged.
+	// Each time a launch ends, a row is added to the table ended.
 	_, err = a.tables.Exec(`CREATE TABLE ended (launch_id uuid);
 		CREATE FUNCTION note_end() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO ended
 		VALUES (NEW.id); RETURN NEW; END $$;
@@ -517,7 +518,7 @@ func (a *arena) awaitEnds(within time.Duration, ids ...string) {
 	})
 }
 
-// verdict holds what the tables contain at the end.
+// verdict counts what judge finds in the tables at the end of a suite.
 type verdict struct {
 	Units, Lost, Doubled, Stale, Foreign, Ends, ExtraEnds int
 }

@@ -50,8 +50,8 @@ func draw(ctx context.Context, event func(string, map[string]any), picture func(
 	return true
 }
 
-// paint answers like agents that work for a long time: with stages, a tool's progress, previews, and an image at
-// the end. One call in twelve runs out of paint.
+// paint answers like agents that work for a long time: with stages, a tool's progress, previews, and an image at the
+// end. One call in twelve fails while it is drawing.
 func paint(w http.ResponseWriter, r *http.Request, question string) {
 	sum := fnv.New64a()
 	_, _ = sum.Write([]byte(question))

@@ -16,7 +16,7 @@ import (
 	"wending/handlers/request"
 )
 
-// tableOf returns the rows of the table below a heading of a document, without its head.
+// tableOf returns the rows of the table below a heading of a document, without the table's header.
 func tableOf(t *testing.T, document, heading string) (rows [][]string) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join("..", "..", document))

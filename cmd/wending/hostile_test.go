@@ -477,7 +477,7 @@ func (s *siege) readers() {
 	})
 }
 
-// stuck sends n requests whose responses are never read; the caller ends them.
+// stuck sends n requests whose responses are never read; end closes their connections.
 func (s *siege) stuck(n int, path string) (end func()) {
 	var open []net.Conn
 	for range n {

@@ -210,7 +210,7 @@ func outcomesOf(t *testing.T, base, id string) (outcomes []string) {
 const twenty = "question,standard_answer\n" +
 	"q1,a\nq2,a\nq3,a\nq4,a\nq5,a\nq6,a\nq7,a\nq8,a\nq9,a\nq10,a\nq11,a\nq12,a\nq13,a\nq14,a\nq15,a\nq16,a\nq17,a\nq18,a\nq19,a\nq20,a\n"
 
-// kill -9 of the whole program in the middle of a task: the next start resumes and completes the task at once,
+// kill -9 of the whole program in the middle of a task: the next start immediately resumes and completes the task,
 // repeating only the calls that were in flight.
 func TestAKilledProgramGoesOnWhereItWas(t *testing.T) {
 	t.Parallel()
@@ -373,8 +373,8 @@ func TestWebAndWorkerRunApart(t *testing.T) {
 	stop()
 }
 
-// A worker serves no pages, so the loopback of its machine is not the one that the web process checked: it calls
-// loopback addresses only if the allowlist permits that.
+// A worker serves no pages, so the loopback of its machine is not the one that the web process checked: the worker
+// calls a loopback address only if it is on the allowlist.
 func TestASeparateWorkerDoesNotCallItsLoopback(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
@@ -538,7 +538,7 @@ func TestAWorkerLeavesANewerSchemaAlone(t *testing.T) {
 	require.Contains(t, log.String(), "restore a backup made before the upgrade")
 }
 
-// The health check speaks HTTPS where the site does, and accepts the site's own certificate only.
+// The health check uses HTTPS if the site does, and accepts only the site's own certificate.
 func TestTheHealthCheckSpeaksTLS(t *testing.T) {
 	t.Parallel()
 	write := func(name string) (cert, key string) {

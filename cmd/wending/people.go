@@ -346,7 +346,7 @@ func (c verifyAuditCommand) Run(ctx context.Context, s *Settings, stdout io.Writ
 	})
 }
 
-// Run seals the audit in its present state.
+// Run seals the audit as it is now.
 func (sealAuditCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) error {
 	return s.withPeople(ctx, func(store *db.Store, _ people.People) error {
 		log, err := s.auditLog(ctx, store)

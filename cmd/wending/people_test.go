@@ -254,7 +254,7 @@ func TestSigningInInABrowser(t *testing.T) {
 	b.evaluate(`document.querySelector('form.filters[action$="/members"] [name=name]').value`, &typed)
 	require.Equal(t, "韩梅梅", typed, "nothing typed is lost")
 
-	// A passkey on its own.
+	// A passkey signs in on its own.
 	b.open("/logout")
 	b.follows(".gate form button")
 	b.do(chromedp.WaitVisible("form#passkey button"))

@@ -81,7 +81,7 @@ func startDemo(t *testing.T, program *process, path string) (id string) {
 	return id
 }
 
-// withPalette encodes an image with its 256 most frequent colours, because pages have few.
+// withPalette encodes an image with its 256 most frequent colours, because pages use few colours.
 func withPalette(t *testing.T, shot []byte) []byte {
 	t.Helper()
 	picture, err := png.Decode(bytes.NewReader(shot))

@@ -87,7 +87,7 @@ func TestTwoAccountsSeeEachOthersVerdicts(t *testing.T) {
 		b.evaluate(fmt.Sprintf(`document.querySelector(%q).getBoundingClientRect().top`, card), &top)
 		return top
 	}
-	// Out of sight, the verdict appears in its list at once.
+	// While the card is out of sight, the verdict is added to its list immediately.
 	place := topOf(li, first)
 	han.do(chromedp.ScrollIntoView(last+".verdict [data-verdict=PASS]"),
 		chromedp.Click(last+".verdict [data-verdict=PASS]"))

@@ -93,7 +93,7 @@ func (s *Settings) requireServers() error {
 	return nil
 }
 
-// directURL returns the address of the database itself: databaseURL, unless that leads to a pooler.
+// directURL returns the address of the database itself: DATABASE_DIRECT_URL or, if that is not set, databaseURL.
 func (s *Settings) directURL(databaseURL string) string {
 	if s.DirectURL != "" {
 		return s.DirectURL

@@ -170,7 +170,7 @@ func TestTheReportKeepsTheReadersPlace(t *testing.T) {
 	var open int
 	b.evaluate(`document.querySelectorAll(".fold[open]").length`, &open)
 	require.GreaterOrEqual(t, open, 100)
-	// With a script, because a pointer would scroll to the button first.
+	// The button is clicked by a script, because a pointer would scroll to it first.
 	_, err := chromedp.RunResponse(b.ctx,
 		chromedp.Evaluate(`setTimeout(() => document.querySelector('button[name="lang"]').click()); 0`, nil))
 	require.NoError(t, err)
@@ -181,9 +181,9 @@ func TestTheReportKeepsTheReadersPlace(t *testing.T) {
 	require.GreaterOrEqual(t, open, 100, "and what was open is open")
 }
 
-// A long question in which one fact differs takes up a sixth of a screen, and one with equal answers a line. The
-// heading above the fact appears next to the fold before it. After the last fact on a page, the key for the next fact
-// opens the first question of the next page.
+// A long question in which one fact differs takes up a sixth of a screen, and a question with equal answers takes up
+// one line. The heading above the fact appears next to the fold before it. After the last fact on a page, the key for
+// the next fact opens the first question of the next page.
 func TestAQuestionTakesTheRoomOfItsDifference(t *testing.T) {
 	t.Parallel()
 	long := "## 概述\n\n" + strings.Repeat("本段说明办理的一般流程与注意事项，请当事人仔细阅读。\n\n", 25) +

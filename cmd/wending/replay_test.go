@@ -48,7 +48,7 @@ func newPainter(t *testing.T, steps int, between time.Duration) *painter {
 		}
 		tell(`{"event":"node_started","data":{"title":"构思"}}`)
 		for n := range steps {
-			select { // also blocks the first step, because nothing is sent when the call begins
+			select { // the first step waits, too
 			case <-r.Context().Done():
 				return
 			case <-time.After(between):
@@ -243,7 +243,7 @@ func newOddPainter(t *testing.T) *httptest.Server {
 				`{"event":"tool_progress","data":{"id":"c1","progress":%d,"message":"绘制中","preview_url":"http://%s/preview.png"}}`,
 				percent, r.Host)
 			_ = http.NewResponseController(w).Flush()
-			select { // each step has its own time
+			select { // a pause, so that no two steps have the same time
 			case <-r.Context().Done():
 				return
 			case <-time.After(50 * time.Millisecond):

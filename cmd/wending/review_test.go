@@ -84,7 +84,7 @@ func TestReviewersNoteTheirVerdicts(t *testing.T) {
 	one.sees(".report-bar", "已评 1/20")
 }
 
-// A note can be left, saved and judged from the keyboard; its state is shown below it.
+// A user can leave, save and judge with a note using only the keyboard; the note's state is shown below it.
 func TestANoteIsWrittenByKeyboard(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "回答") })
@@ -98,7 +98,8 @@ func TestANoteIsWrittenByKeyboard(t *testing.T) {
 	b.do(chromedp.Reload())
 	const card = ".result:first-of-type "
 	const note, state = card + ".said-of textarea", card + ".note-field [role=status]"
-	// With a script, because a key event of the protocol writes its character even if the page handles the key.
+	// Keys are pressed by a script, because a key event of the DevTools protocol inserts its character even if the page
+	// handles the key.
 	pressed := func(key, code, modifier string) chromedp.Action {
 		return chromedp.Evaluate(
 			fmt.Sprintf(
@@ -134,7 +135,7 @@ func TestANoteIsWrittenByKeyboard(t *testing.T) {
 }
 
 // Judging needs only the keyboard: the question with the most at stake comes first, with the reasons that its facts
-// suggest; a verdict is stored with them and leads to the next question.
+// suggest preselected. A verdict is stored with the selected reasons, and opens the next question.
 func TestQuestionsAreJudgedByKeysAlone(t *testing.T) {
 	t.Parallel()
 	answers := map[string][]string{

@@ -106,7 +106,7 @@ func TestTheKeyInTheDataFolderIsRotated(t *testing.T) {
 	requireSecretsArrive(t, p.url, id, fake)
 }
 
-// A process whose key is not the database's ends with an explanation of what to do, and changes nothing.
+// A process whose key is not the database's exits with an error that names SECRET_KEY, and changes nothing.
 func TestAProcessWithAnotherSecretKeyDoesNotStart(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
@@ -137,7 +137,8 @@ func TestAProcessWithAnotherSecretKeyDoesNotStart(t *testing.T) {
 	requireSecretsArrive(t, web.url, id, fake)
 }
 
-// With SECRET_KEY, the new and the previous key are set while processes run.
+// If the key comes from SECRET_KEY, it is rotated while processes run: they are restarted with both the new and the
+// previous key.
 func TestSecretKeyIsRotated(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })

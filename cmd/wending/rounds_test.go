@@ -37,8 +37,8 @@ func stepsOfARound(kill func()) []struct {
 	}
 }
 
-// A process that dies at any step of adding a round loses no unit and doubles none, neither of single questions nor of
-// conversations.
+// A process that dies at any step of adding a round neither loses nor duplicates a unit, whether of single questions or
+// of conversations.
 func TestAKillWhileARoundIsAddedLosesAndDoublesNothing(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

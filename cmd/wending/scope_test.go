@@ -16,13 +16,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Why a statement on a project's table need not name a scope.
+// The reasons why a statement on a project's table need not name a scope.
 const (
 	// ofReadTask means that the statement accepts the id of a task that its caller has read, or locked, within a scope.
 	ofReadTask = "the id of a task read in scope"
 	// ofWork means that the statement serves workers and schedules, which work in all projects.
 	ofWork = "work of all projects"
-	// ofFragment means that the statement that contains the fragment names the scope.
+	// ofFragment means that the declaration is part of a statement, which names the scope elsewhere.
 	ofFragment = "a part of a statement that names it"
 	// ofTestData means that the statement fills databases of tests.
 	ofTestData = "data of tests"
@@ -83,7 +83,7 @@ func projectTables(t *testing.T) *regexp.Regexp {
 		content, err := os.ReadFile(migration)
 		require.NoError(t, err)
 		for _, found := range added.FindAllStringSubmatch(string(content), -1) {
-			if found[1] != "spending" { // these are sums over projects, whose rows are never read one by one
+			if found[1] != "spending" { // its rows are sums over projects, and are never read one by one
 				tables = append(tables, found[1])
 			}
 		}

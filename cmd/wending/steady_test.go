@@ -112,7 +112,7 @@ func TestPagesOpenWithoutMoving(t *testing.T) {
 	}
 }
 
-// Pages that follow something change in place: the pages of a running task and of a running call.
+// Pages that update themselves change in place: the pages of a running task and of a running call.
 func TestPagesUnderWayDoNotMove(t *testing.T) {
 	t.Parallel()
 	painter := newPainter(t, 5, 10*time.Millisecond)
@@ -206,7 +206,7 @@ func TestTheNumbersOfVariantsHaveTheirRoom(t *testing.T) {
 	b.sees(".result:nth-child(2) .variant[data-variant='4'] .run", "应当承担违约责任")
 }
 
-// The bar of a report shows what is selected in its lists, also on a small screen and with a thousand questions.
+// The bar of a report shows what is selected in its lists, even on a small screen and with a thousand questions.
 func TestTheListsOfAReportAreWhole(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "一致") })

@@ -20,7 +20,7 @@ func (versionCommand) Run(stdout io.Writer) error {
 	return err
 }
 
-// buildVersion returns the release's version or, for other builds, the revision they were made from.
+// buildVersion returns the release's version or, for other builds, the revision that they were built from.
 func buildVersion() string {
 	if version != "" {
 		return version

@@ -110,7 +110,8 @@ type ask struct {
 	// project is the id or name of the requested project, kept the project that the browser used last; both may be
 	// empty.
 	project, kept string
-	// object is the id of the object in the path; isOptional means that the object may be in another project.
+	// object is the id of the object in the path. If isOptional is set, it is the id of a task in the query instead, and
+	// is ignored if that task does not exist or is not in the requested project.
 	object     string
 	isOptional bool
 }
@@ -180,7 +181,7 @@ func (g *Guard) Check(next echo.HandlerFunc) echo.HandlerFunc {
 }
 
 // turnAway answers a request that may not be served. Users who must first sign in or complete another step are
-// redirected there.
+// redirected to the page for that.
 func (g *Guard) turnAway(c echo.Context, ctx context.Context, info request.Info, err error) error {
 	if errors.Is(err, errUnknown) {
 		if request.IsAPI(c.Request()) {
@@ -346,7 +347,7 @@ func (g *Guard) identify(ctx context.Context, asked ask) (who request.Principal,
 // dutyOf returns the step that an account's owner must complete first; empty means none.
 func (g *Guard) dutyOf(user people.User) request.Duty {
 	switch {
-	case user.Subject != nil: // the provider takes care of that
+	case user.Subject != nil: // the identity provider enforces such steps
 		return ""
 	case user.MustChangePassword:
 		return request.DutyPassword
@@ -526,8 +527,8 @@ func (g *Guard) IsSecure(r *http.Request) bool {
 // SessionCookie is the cookie that authenticates the browser's session.
 const SessionCookie = "wending"
 
-// SessionOf returns the session secret of a request; empty means none. Over HTTPS only this site can have set
-// it.
+// SessionOf returns the session secret of a request; empty means none. Over HTTPS, the cookie's name has a prefix that
+// lets only this site set it.
 func SessionOf(r *http.Request) string {
 	cookie, err := r.Cookie(request.CookieName(request.From(r.Context()).IsSecure, SessionCookie))
 	if err != nil {
@@ -581,7 +582,7 @@ func (g *Guard) Recheck(ctx context.Context) {
 const recheckEvery = 5 * time.Second
 
 // Run rechecks requests in progress whenever rights change, until ctx ends. databaseURL must lead to the database
-// itself; if it is empty, changes take effect a little later.
+// itself, not to a pooler; if it is empty, changes take effect within recheckEvery.
 func (g *Guard) Run(ctx context.Context, databaseURL string) error {
 	changed := make(chan struct{}, 1)
 	var listening sync.WaitGroup

@@ -147,7 +147,8 @@ type pending struct {
 	IsAgain bool `json:"again"`
 }
 
-// The sign-in at the provider, bound to the browser by a cookie, must be completed within this time.
+// The kind under which the state of a sign-in at the provider is sealed, the cookie that keeps the state, and the time
+// within which the sign-in must be completed.
 const (
 	openIDKind   = "oidc"
 	openIDCookie = "oidc"
@@ -196,7 +197,7 @@ type claims struct {
 	Roles     stringList `json:"roles"`
 }
 
-// stringList is a list of texts, or a single text, because the name of a group may contain blanks.
+// stringList is a list of texts. A single text is one element, because the name of a group may contain spaces.
 type stringList []string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -291,7 +292,7 @@ func (o *OpenID) exchange(ctx context.Context, began pending,
 	return said, token, o.complete(ctx, provider, token, &said)
 }
 
-// isFresh reports whether the provider authenticated the user a moment ago.
+// isFresh reports whether the provider authenticated the user less than people.FreshFor ago.
 func (c claims) isFresh() bool {
 	seconds := float64(time.Now().Unix()) - c.AuthTime
 	return seconds < people.FreshFor.Seconds() && seconds > -clockSkew.Seconds()
@@ -334,8 +335,8 @@ func (o *OpenID) complete(ctx context.Context, provider *oidc.Provider, token *o
 // clockSkew is how far the provider's clock may be ahead.
 const clockSkew = time.Minute
 
-// check refuses an ID token that does not state its audience and times, which the library does not check (OpenID
-// Connect Core 1.0, section 3.1.3.7).
+// check refuses an ID token that has no subject, was issued to another client, or was issued in the future: the library
+// checks none of these (OpenID Connect Core 1.0, section 3.1.3.7).
 func (o *OpenID) check(proof *oidc.IDToken, said claims) error {
 	refused := request.NewFault(request.CodeForbidden)
 	switch {

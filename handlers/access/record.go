@@ -22,8 +22,8 @@ const recordedWithin = 3 * time.Second
 type recording struct {
 	request.AuditRecord
 	guard *Guard
-	// action is the action of the route's rule; a handler sets another one if it must be recorded regardless of
-	// the response.
+	// action is the action of the route's rule. A handler that sets a different Action has the request recorded regardless
+	// of the response's status.
 	action string
 	// intent is the id of the intent that was stored before the request acted; uuid.Nil means that none was stored.
 	intent uuid.UUID
@@ -110,7 +110,7 @@ func (g *Guard) logEntry(ctx context.Context, added people.AuditEntry) {
 	}
 }
 
-// hold keeps the intents of this process from being considered lost.
+// hold keeps an intent of this process from being considered lost.
 func (g *Guard) hold(intent uuid.UUID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

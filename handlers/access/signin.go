@@ -62,12 +62,11 @@ func RegisterSignIn(group *echo.Group, config SignInConfig) {
 	group.POST(paths.OwnPasskeys+"/done", h.addPasskey)
 }
 
-// How many sign-ins may fail within a quarter of an hour: for one account from one address or known browser, for one
-// account from all addresses and browsers that it does not know, and from one address.
+// How many sign-ins may fail within a quarter of an hour.
 const (
-	maxFailures          = 5
-	maxFailuresOfAccount = 20
-	maxFailuresOfAddress = 50
+	maxFailures          = 5  // of one account from one address, or in one browser that the account has used
+	maxFailuresOfAccount = 20 // of one account in all other browsers, from all addresses
+	maxFailuresOfAddress = 50 // from one address
 )
 
 // page returns the sign-in page for a request.

@@ -53,7 +53,7 @@ type handler struct {
 	Config
 }
 
-// Register adds the endpoints: most to compressed, streams to plain. It returns their OpenAPI document.
+// Register adds the endpoints: streams to the group plain, all others to compressed. It returns their OpenAPI document.
 func Register(e *echo.Echo, compressed, plain *echo.Group, config Config) *huma.OpenAPI {
 	rest.InstallErrors()
 	h := &handler{Config: config}
@@ -79,7 +79,7 @@ func Register(e *echo.Echo, compressed, plain *echo.Group, config Config) *huma.
 	transfer.RegisterAPI(stream, h.Transfer)
 	people.RegisterAPI(whole, h.People)
 	library.RegisterAPI(whole, stream, library.Config{Library: h.Library, Check: h.Check, Failed: h.Failed})
-	for _, unused := range []string{"ErrorModel", "ErrorDetail"} { // this is huma's own, and no response uses it
+	for _, unused := range []string{"ErrorModel", "ErrorDetail"} { // huma's own schemas, which no response uses
 		delete(document.Components.Schemas.Map(), unused)
 	}
 	rest.CompleteSchemas(document.Components.Schemas, enums()...)

@@ -23,8 +23,8 @@ import (
 	"wending/views/text"
 )
 
-// enums maps the types of fields with few values, and the names in the tag `values`, to lists of values. The document
-// takes the values from these lists, which stand next to the constants.
+// enums maps the types of fields with few values, and the names in the tag `values`, to lists of values. The OpenAPI
+// document takes the values from these lists, which are declared next to the constants.
 func enums() []rest.Enum {
 	var ofModels []string
 	for _, one := range protocol.All {

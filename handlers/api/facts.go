@@ -87,7 +87,7 @@ func (h *handler) readFacts(ctx context.Context, input *factsInput) (*factsOutpu
 	return output, nil
 }
 
-// newReadFacts converts positions to characters; the facts are ordered by position.
+// newReadFacts converts the positions of facts from bytes to characters of answer. list must be ordered by position.
 func newReadFacts(answer string, list []facts.Fact) []ReadFact {
 	read := make([]ReadFact, len(list))
 	bytes, characters := 0, 0

@@ -80,7 +80,7 @@ func (h *handler) putMeaning(ctx context.Context, input *putMeaningInput) (*mean
 	return nil, wrong
 }
 
-// meaningOf returns which answers of a variant to a question say the same; nil while that is not known.
+// meaningOf returns how one variant's answers to a question are grouped by meaning; nil while that is not known.
 func (h *handler) meaningOf(ctx context.Context, task db.Task, of tasks.Regrouping) (*meaning.VariantMeaning, error) {
 	questions, err := report.New(h.Store).Questions(ctx, task.ID, []int64{of.ItemID})
 	if err != nil {

@@ -182,7 +182,8 @@ func newFacts(differ *facts.Differ, stated []measure.Fact, expected []measure.Ex
 	return FactsOfAnswers{differ, stated, expected}
 }
 
-// newLikeness returns the likeness of a question with one variant; with several variants, each has its own.
+// newLikeness returns the likeness of a question with one variant. With several, each variant has its own, and only
+// Number is set.
 func newLikeness(q report.Question, variants int) Likeness {
 	if variants > 1 {
 		return Likeness{Number: q.Number, FactsOfAnswers: newFacts(nil, nil, nil)}
@@ -195,8 +196,8 @@ func newLikeness(q report.Question, variants int) Likeness {
 	}
 }
 
-// VariantLikeness describes how alike the answers of one variant to a question are. All variants of a question
-// share its letters.
+// VariantLikeness describes how alike the answers of one variant to a question are. Equal answers have the same letter
+// in all variants.
 type VariantLikeness struct {
 	Number     int            `json:"number" doc:"Number of the variant" example:"1"`
 	Level      *measure.Level `json:"level" example:"wording"`
@@ -336,7 +337,7 @@ func names[T ~string](values []T) []string {
 	return list
 }
 
-// listed returns the values of a parameter that may be repeated, or may hold several values separated by commas.
+// listed returns the values of a parameter that may be repeated, or contain several values separated by commas.
 func listed(given []string) (values []string) {
 	for _, list := range given {
 		for value := range strings.SplitSeq(list, ",") {
@@ -451,8 +452,8 @@ type streamedItem struct {
 	due []db.Run
 }
 
-// streamItem writes a question with its runs, or only the runs of one variant unless variant is 0. Runs that never took
-// place fill the gaps.
+// streamItem writes a question with its runs; if variant is not 0, only with that variant's. Runs that never took place
+// fill the gaps.
 func (h *handler) streamItem(ctx context.Context, stream *rest.StreamWriter, i streamedItem, task db.Task,
 	variant int) error {
 	stream.Open(struct {

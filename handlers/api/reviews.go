@@ -160,7 +160,7 @@ func (h *handler) putReview(ctx context.Context, input *putReviewInput) (*review
 	return &reviewOutput{newReview(stored)}, nil
 }
 
-// conflicting adds the present review to a conflict.
+// conflicting adds the current review to a conflict error, for the response.
 func conflicting(err error) error {
 	if conflict := (*review.ConflictError)(nil); errors.As(err, &conflict) && conflict.Current != nil {
 		return rest.NewConflict(err, newReview(*conflict.Current))

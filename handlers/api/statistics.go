@@ -45,7 +45,7 @@ type variantStatistics struct {
 	Verdicts
 }
 
-// newVariantStatistics describes a variant; questions without a level are unknown.
+// newVariantStatistics describes a variant; questions without a level are counted as unknown.
 func newVariantStatistics(numbers report.VariantStatistics, levels, differ map[string]int,
 	verdicts measure.Statistics) variantStatistics {
 	counts, known := map[string]int{}, 0
@@ -75,7 +75,7 @@ type evaluatorStatistics struct {
 	// Noise attributes the differences between the scores to their sources.
 	Noise  measure.Noise `json:"noise" doc:"Sources of the differences between the evaluator's scores"`
 	People review.Fit    `json:"people" doc:"The evaluator's verdicts beside people's on the same answers"`
-	// Record is like People, over all tasks of the project.
+	// Record is like People, but covers all tasks of the project.
 	Record review.Fit `json:"record" doc:"The same over all tasks of the project that used this version of the evaluator; pass_rate_corrected is null, because samples of several tasks are not one random sample"`
 }
 
@@ -91,7 +91,7 @@ type statisticsOutput struct {
 		IsFinal    bool                  `json:"is_final" doc:"False while a launch is active, because results may still change"`
 		Variants   []variantStatistics   `json:"variants"`
 		Evaluators []evaluatorStatistics `json:"evaluators" doc:"Statistics of each evaluator, in the order of the task's evaluators"`
-		// Reliability is nil if the task has no model that groups answers, or nobody corrected it.
+		// Reliability is nil if the task has no model that groups answers, or if nobody has grouped answers that it grouped.
 		Reliability *meaning.Reliability `json:"meaning_reliability" doc:"Agreement between the groupings of the task's meaning_model and people's groupings; null if people have not grouped any answers that the model grouped"`
 		ItemsShared int                  `json:"items_shared" doc:"Number of questions that all variants have" example:"100"`
 		Slices      []slice              `json:"slices,omitempty" doc:"With by: statistics for each value of the column, most frequent values first"`

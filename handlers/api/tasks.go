@@ -195,7 +195,7 @@ type cloneInput struct {
 	rest.FormInput
 }
 
-// createFaults are the error codes of creating a task.
+// createFaults are the error codes that creating a task may return.
 var createFaults = []string{
 	request.CodeTaskNameRequired, request.CodeTaskNameTooLong, request.CodeAgentURLRequired, request.CodeAgentURLInvalid,
 	request.CodeAgentURLNotAllowed, request.CodeAgentHeadersInvalid,

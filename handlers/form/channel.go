@@ -18,7 +18,7 @@ import (
 	"wending/views/text"
 )
 
-// The events of a channel whose form names none.
+// defaultEvents are the events of a channel whose form names none.
 var defaultEvents = []string{string(outbox.Finished), string(outbox.Failed), string(outbox.Stopped),
 	string(outbox.Alert)}
 
@@ -91,7 +91,7 @@ func (c *fields) secret(ch *library.Channel) {
 	}
 }
 
-// recipients reads the addresses of an e-mail, separated by commas, semicolons or lines.
+// recipients reads the addresses of an e-mail, separated by commas, semicolons, spaces or line breaks.
 func (c *fields) recipients(to *[]string) {
 	if c.form.Has("to") {
 		*to = strings.FieldsFunc(c.form.Value("to"), func(r rune) bool { return strings.ContainsRune(",;，；\r\n ", r) })

@@ -31,7 +31,8 @@ func (c *fields) hasFault(names ...string) bool {
 	return false
 }
 
-// isText reports whether a field of a form written as JSON is a string or null.
+// isText reports whether a field is a text: in a form written as JSON, a string or null. If it is not, isText adds a
+// fault.
 func (c *fields) isText(field string) bool {
 	if c.form.IsJSON && c.form.notTexts[field] {
 		c.fail(field, request.FieldFault(field, request.ValidText()))
@@ -40,7 +41,7 @@ func (c *fields) isText(field string) bool {
 	return true
 }
 
-// text reads a text of at most most characters; if isRequired is set, it must not be empty.
+// text reads a text of up to most characters; if isRequired is set, it must not be empty.
 func (c *fields) text(field string, most int, isRequired bool, to *string) {
 	if !c.isText(field) {
 		return

@@ -78,8 +78,7 @@ func (s Saver) Agent(ctx context.Context, row *entries.Agent, f *Upload) (uuid.U
 	return guarded(ctx, s.Library.Entries.Agents, row, f, s.saveAgent)
 }
 
-// Prompt saves a prompt's name and description; templates that differ from those of the newest version create a new
-// version.
+// Prompt saves a prompt's name and description; templates that differ from the newest version's create a new version.
 func (s Saver) Prompt(ctx context.Context, row *entries.Prompt, f *Upload) (uuid.UUID, []FieldFault, error) {
 	return guarded(ctx, s.Library.Entries.Prompts, row, f, s.savePrompt)
 }
@@ -89,8 +88,7 @@ func (s Saver) Dataset(ctx context.Context, row *entries.Dataset, f *Upload) (uu
 	return guarded(ctx, s.Library.Entries.Datasets, row, f, s.saveDataset)
 }
 
-// Evaluator saves an evaluator; a kind or configuration that differs from that of the newest version creates a new
-// version.
+// Evaluator saves an evaluator; a kind or configuration that differs from the newest version's creates a new version.
 func (s Saver) Evaluator(ctx context.Context, row *entries.Evaluator, f *Upload) (uuid.UUID, []FieldFault, error) {
 	return guarded(ctx, s.Library.Entries.Evaluators, row, f, s.saveEvaluator)
 }

@@ -27,7 +27,7 @@ type ReviewConflict struct {
 	Row   int
 	Place review.Place
 	Mine  review.Opinion
-	// Theirs is the present verdict; nil if it was withdrawn.
+	// Theirs is the current verdict; nil if it was withdrawn.
 	Theirs *review.Review
 }
 
@@ -39,8 +39,8 @@ type judgedRow struct {
 	version int
 }
 
-// ImportReviews stores the verdicts of the workbook in a form, in the name of the reviewer. Rows whose verdict was
-// changed since the workbook was made are not stored. If a row is faulty, nothing is stored.
+// ImportReviews stores the verdicts of a form's workbook in the name of the reviewer. Rows whose verdict was changed
+// since the workbook was made are not stored. If a row is faulty, nothing is stored.
 func ImportReviews(ctx context.Context, store *db.Store, task db.Task, f *Upload) (done ImportedReviews, err error) {
 	reviewer, err := ReviewerName(ctx, f.Value("reviewer"))
 	if err != nil {
@@ -77,7 +77,7 @@ func ImportReviews(ctx context.Context, store *db.Store, task db.Task, f *Upload
 			continue
 		}
 		if row.version == 0 && known.IsWithdrawn {
-			row.version = known.Version.Version // nothing is overwritten
+			row.version = known.Version.Version // replacing a withdrawn verdict overwrites nothing
 		}
 		_, err := reviews.Put(ctx, task.ID, row.place, row.said, row.version)
 		conflict := (*review.ConflictError)(nil)
@@ -93,7 +93,7 @@ func ImportReviews(ctx context.Context, store *db.Store, task db.Task, f *Upload
 	return done, nil
 }
 
-// knownReview is the present review of a place, or the one that was withdrawn.
+// knownReview is the current review of a place, or the one that was withdrawn.
 type knownReview struct{ review.Version }
 
 func (k *knownReview) isSame(said review.Opinion) bool {

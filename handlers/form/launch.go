@@ -58,7 +58,7 @@ func Extended(submitted *Upload, task db.Task) (ids []string, runs int, err erro
 			return nil, 0, request.FieldFault("question_ids", request.Required())
 		}
 	}
-	if runs, err = strconv.Atoi(submitted.Value("runs_per_item")); err != nil { // no number is in the allowed range
+	if runs, err = strconv.Atoi(submitted.Value("runs_per_item")); err != nil { // 0 is refused as out of range
 		runs = 0
 	}
 	if wrong := tasks.CheckRuns(task, runs); wrong != nil {

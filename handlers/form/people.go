@@ -84,7 +84,7 @@ func passwordLimit(wrong *identity.FieldError) request.Limit {
 	return request.ValidPassword(problem, identity.MinPassword)
 }
 
-// choicesOf returns the valid values of a field that has only a few; nil if others are valid, too.
+// choicesOf returns the valid values of a field if there are only a few; nil for all other fields.
 func choicesOf(wrong *identity.FieldError) []string {
 	switch {
 	case errors.Is(wrong, identity.ErrUnknownRole):

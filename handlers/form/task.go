@@ -43,7 +43,8 @@ func Refusal(faults []FieldFault, err error) error {
 type Rules struct {
 	// Library resolves the task's references.
 	Library *library.Service
-	// CheckURL refuses agents that may not be called with the headers of the task that the form copies.
+	// CheckURL refuses agents' addresses that may not be called. headers are those of the copied task if its agent has the
+	// same origin; otherwise nil.
 	CheckURL func(u *url.URL, headers map[string]string) error
 	// SealedHeaders are the headers that the form carried in sealed form, now opened; they are used if none were
 	// typed.
@@ -351,7 +352,8 @@ func (c *checker) references(ctx context.Context, saved *library.Service) {
 	}
 }
 
-// savedTargets looks up models and agents. If the form names none of a kind, base's are kept.
+// savedTargets looks up models and agents. If the form has only one of these fields, base's targets of the other kind
+// stay.
 func (c *checker) savedTargets(ctx context.Context, saved *library.Service) {
 	if !c.form.Has("models") && !c.form.Has("agents") {
 		return

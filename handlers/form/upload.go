@@ -28,9 +28,9 @@ type Upload struct {
 	Values map[string]string
 	// IsJSON reports that the form was written as JSON.
 	IsJSON bool
-	// notTexts are the members of that JSON that are neither strings nor null.
+	// notTexts are the fields of a form written as JSON whose values are neither strings nor null.
 	notTexts map[string]bool
-	// nulls are the fields that are null.
+	// nulls are the fields of a form written as JSON that are null.
 	nulls map[string]bool
 	// File is nil if no file was sent.
 	File *File
@@ -199,9 +199,9 @@ func spool(part *multipart.Part, most int64) (*File, error) {
 	return file, err
 }
 
-// Admit takes a place at the gate, until Release or the end of the request, and loads the form's file into memory.
-// A form with a file is already admitted. A form that names a file on the server must be admitted before that file
-// is read. If there is no place, Admit sets Refused.
+// Admit takes a place at the gate, until Release or the end of the request, and loads the form's file into memory. Read
+// has already admitted a form with a file. A form that names a file on the server must be admitted before that file is
+// read. If there is no place, Admit sets Refused.
 func (u *Upload) Admit(ctx context.Context, gate *request.Gate) error {
 	if u.hasPlace || u.Refused != nil {
 		return nil

@@ -447,7 +447,7 @@ type endpoints struct {
 	saver form.Saver
 }
 
-// RegisterAPI adds the endpoints: most to whole, files to stream.
+// RegisterAPI adds the endpoints: those that send a file to the API stream, all others to the API whole.
 func RegisterAPI(whole, stream huma.API, config Config) {
 	e := &endpoints{config, form.Saver{Library: config.Library, Check: config.Check}}
 	e.registerEntries(whole)

@@ -183,7 +183,7 @@ func (h *handler) findTasks(c echo.Context, k kind[entries.Evaluator], submitted
 	return h.render(c, http.StatusOK, view)
 }
 
-// Limits of trying a rule on a task: questions, answers, and characters of each answer.
+// Limits of trying a rule on a task: the number of questions, the number of answers, and the characters read of each.
 const (
 	triedQuestions = 10
 	triedAnswers   = 30

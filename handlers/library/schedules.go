@@ -298,7 +298,7 @@ func (h *handler) follow(ctx context.Context, page *saved.TrendPage, row entries
 	return err
 }
 
-// shelves are the kinds of entries that parts of a task come from.
+// shelves maps the parts of a task to the kinds of library entries that they come from.
 var shelves = map[string]saved.Kind{
 	library.PartAgent: saved.Agents, library.PartModel: saved.Models, library.PartGrouper: saved.Models,
 	library.PartPrompt: saved.Prompts, library.PartEvaluator: saved.Evaluators, library.PartDataset: saved.Datasets,

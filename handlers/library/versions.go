@@ -226,7 +226,7 @@ func (h *handler) datasets() kind[entries.Dataset] {
 // versionsShown is the maximum number of versions that a dataset's page lists.
 const versionsShown = 200
 
-// fillDataset shows the newest version of a dataset, or the version with a number.
+// fillDataset shows the version of a dataset with the given number or, if it is 0, the newest one.
 func (h *handler) fillDataset(c echo.Context, view *saved.Form, row *entries.Dataset, number int) error {
 	ctx := c.Request().Context()
 	if row == nil {

@@ -163,7 +163,7 @@ func SwitchLanguage(c echo.Context, lang string) error {
 	return nil
 }
 
-// SendFile sends an uploaded file as a download. Nothing in it may run.
+// SendFile sends an uploaded file as a download. Scripts in it cannot run.
 func SendFile(c echo.Context, file io.ReadSeeker, name, extension string) {
 	header := c.Response().Header()
 	header.Set("Content-Disposition", request.Attachment(name))
@@ -336,7 +336,7 @@ func Browser(c echo.Context) string {
 const Year = 365 * 24 * time.Hour
 
 // SetCookie sets a cookie that scripts cannot read and other sites do not send; a cookie with no lifetime is removed.
-// Over HTTPS, it replaces an older cookie without the prefix.
+// Over HTTPS, it replaces an older cookie whose name lacks the prefix __Host-.
 func SetCookie(c echo.Context, name, value string, lasts time.Duration) {
 	isSecure := request.From(c.Request().Context()).IsSecure
 	set := func(name, value string, lasts time.Duration) {

@@ -109,8 +109,8 @@ func (q Questions) chooseEncoding(c echo.Context, chosen *Chosen) {
 	}
 }
 
-// chooseColumns offers the columns of a file without question, standard_answer or question_id: the chosen ones or
-// else the probable ones, with which the file is read again.
+// chooseColumns lets the user choose the columns of a file that lacks question, standard_answer or question_id. It
+// reads the file again with the chosen columns or, until the user has chosen, with the probable ones.
 func (q Questions) chooseColumns(c echo.Context, f *form.Upload, chosen *Chosen, preview *ui.Preview) {
 	columns := q.columnsToChoose(chosen)
 	if len(columns) == 0 {
@@ -142,8 +142,7 @@ func (q Questions) chooseColumns(c echo.Context, f *form.Upload, chosen *Chosen,
 	preview.Choices, preview.Chosen = columns, guess
 }
 
-// columnsToChoose returns the columns of a file whose columns may have other names; empty if there is nothing to
-// choose.
+// columnsToChoose returns the columns that a user can choose from; empty if there is nothing to choose.
 func (q Questions) columnsToChoose(chosen *Chosen) []string {
 	refused := (*dataset.Error)(nil)
 	switch {

@@ -187,7 +187,7 @@ func changed(project people.Project, submitted *form.Upload) (people.Project, []
 	number("disk_bytes", identity.MaxDiskBytes, func(n *int64) { project.DiskBytes = n })
 	number("disk_mb", identity.MaxDiskBytes>>20, func(n *int64) {
 		if project.DiskBytes = nil; n != nil {
-			bytes := min(*n, identity.MaxDiskBytes) << 20 // a number above every limit, to be refused as out of range
+			bytes := min(*n, identity.MaxDiskBytes) << 20 // no overflow: a number above the limit is refused later
 			project.DiskBytes = &bytes
 		}
 	})
@@ -200,7 +200,7 @@ func changed(project people.Project, submitted *form.Upload) (people.Project, []
 	return project, faults
 }
 
-// applyProject stores the changes of a project in a form or a body.
+// applyProject stores the changes that a form or a body makes to a project.
 func (h *handler) applyProject(ctx context.Context, before people.Project,
 	submitted *form.Upload) (people.Project, []form.FieldFault, error) {
 	project, faults := changed(before, submitted)
@@ -287,8 +287,8 @@ func (s Settings) view() map[string]any {
 		"sensitive_patterns": *s.SensitivePatterns}
 }
 
-// changeSettings changes the settings that a project's own administrators may change: its reasons
-// and sensitive patterns, one per line, the smallest differences that matter, and the address of its traces.
+// changeSettings changes the settings that a project's own administrators may change: its reasons for verdicts and
+// sensitive patterns, one per line, the smallest differences that matter, and the address of its traces.
 func (h *handler) changeSettings(c echo.Context) error {
 	project, err := h.project(c)
 	if err != nil {

@@ -48,7 +48,8 @@ func (h *handler) renderShares(c echo.Context, status int, task db.Task, view sy
 // usualShareDays is the default lifetime of a link in days.
 const usualShareDays = 7
 
-// toShare reads what a new link shows: a replay's question or unit by id or, in the form, the question by its number.
+// toShare reads what a new link shows. A link to a replay names a unit by its id, or a question by its id or its
+// number.
 func (h *handler) toShare(ctx context.Context, task db.Task, submitted *form.Upload,
 	field string) (n identity.ToShare, err error) {
 	n = identity.ToShare{Kind: cmp.Or(people.ShareKind(submitted.Value("kind")), people.ShareReport),
@@ -57,7 +58,7 @@ func (h *handler) toShare(ctx context.Context, task db.Task, submitted *form.Upl
 		if id, wrong := strconv.ParseInt(unit, 10, 64); wrong == nil && id > 0 {
 			n.UnitID = id
 		} else {
-			n.UnitID = -1 // no unit has it
+			n.UnitID = -1 // no unit has this id
 		}
 	}
 	number, wrong := strconv.Atoi(submitted.Value("number"))

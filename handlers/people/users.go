@@ -169,7 +169,7 @@ func (h *handler) renderUser(c echo.Context, status int, view system.User) error
 	return pages.Render(c, status, system.UserPage(frame, view))
 }
 
-// changeUser applies the changes of an account in a form or a body completely or not at all.
+// changeUser applies the changes that a form or a body makes to an account: all of them, or none.
 func (h *handler) changeUser(ctx context.Context, user people.User,
 	submitted *form.Upload) (faults []form.FieldFault, err error) {
 	if err := request.RequireFresh(ctx); err != nil {

@@ -44,8 +44,8 @@ func (r Reader) Compare(ctx context.Context, a, b report.Side, withFacts bool,
 }
 
 // Narrow keeps the questions whose rows in the second task's dataset match the columns that a query asks for
-// (request.ColumnValues), and tests which of these questions changed. For questions that only the first task has, its
-// own rows count.
+// (request.ColumnValues), and tests which of these questions changed. Questions that only the first task has are
+// matched by their rows in the first task's dataset.
 func (r Reader) Narrow(ctx context.Context, a, b summary.ComparedSide, asked url.Values,
 	c measure.Comparison) (measure.Comparison, error) {
 	c, err := r.narrowed(ctx, a.Task, b.Task, asked, c)
@@ -131,8 +131,9 @@ type Carriable struct {
 	Judged, Changed, Failed, Standard, Files, Replaced int
 }
 
-// Carriable selects, among the questions judged in the first task, those whose verdicts can be carried over: all
-// answers have the same content, the standard answer is the same, and no run has failed.
+// Carriable selects, among the questions judged in the first task, those whose verdicts can be carried over: the
+// question is not judged in the second task, its answers have the same content and no files, its standard answer is the
+// same, and no run has failed.
 func (r Reader) Carriable(ctx context.Context, a, b report.Side, c Compared) (found Carriable, err error) {
 	var same []measure.Pair
 	for _, pair := range c.Pairs {
@@ -174,8 +175,8 @@ func (r Reader) Carriable(ctx context.Context, a, b report.Side, c Compared) (fo
 	return found, nil
 }
 
-// against returns the counter of the first reason, among those known without the answers, for which a verdict cannot
-// be carried over; nil if there is none.
+// against returns the counter of the first reason not to carry a verdict over, as far as the reasons are known without
+// reading the answers; nil if there is none.
 func (c *Carriable) against(pair measure.Pair, isJudged bool) *int {
 	switch {
 	case isJudged:

@@ -24,8 +24,8 @@ import (
 const (
 	// compareTime limits how long the answers of two tasks are compared for an export.
 	compareTime = 10 * time.Minute
-	// comparedAtOnce is how many questions are in memory at once, comparedText how many characters of an answer a CSV
-	// file has.
+	// comparedAtOnce is how many questions are in memory at once, comparedText how many characters of each answer a CSV
+	// file contains.
 	comparedAtOnce = 5
 	comparedText   = 1_000_000
 )
@@ -34,8 +34,8 @@ const (
 type comparedColumn struct {
 	// name is its title in a CSV file; titles of one task's columns begin with a_ or b_.
 	name string
-	// key is the catalogue key of the title in a workbook, without export.compare; side is the key of the task's name
-	// before it, empty if the column belongs to no single task.
+	// key is the catalogue key of the title in a workbook, without the prefix export.compare. side is the key of the
+	// task's name that precedes the title; it is empty if the column belongs to no single task.
 	key, side string
 	holds     export.Cells
 }
@@ -68,7 +68,7 @@ func comparedColumns() []comparedColumn {
 	return columns
 }
 
-// ComparedTexts returns the catalogue keys of these columns' titles, without export.compare.
+// ComparedTexts returns the catalogue keys of the titles of comparedColumns, without the prefix export.compare.
 func ComparedTexts() (keys []string) {
 	for _, column := range comparedColumns() {
 		keys = append(keys, column.key)

@@ -84,8 +84,8 @@ func (r Reader) Cards(ctx context.Context, task db.Task, ids []int64, reviews Re
 	if err != nil {
 		return nil, err
 	}
-	// This is read before the runs: if a retry ends in between, its new runs are shown, but never the old ones
-	// without the retry.
+	// Retries are read before the runs: if a retry ends in between, its new runs are shown, but never the old ones without
+	// the retry.
 	retrying := map[int64]report.Retry{}
 	if task.HasResults && task.Status.IsActive() {
 		if retrying, err = r.report.Retrying(ctx, task.ID, ids); err != nil {
@@ -181,8 +181,8 @@ type Contents struct {
 	Link string
 	// OnlyAnswers leaves out the conclusions, the numbers and people's verdicts.
 	OnlyAnswers bool
-	// OnlyDiffering leaves out questions whose runs all have answers with the same content that agree with the
-	// standard answer. The remaining questions are in the order of risk.
+	// OnlyDiffering leaves out a question if all its runs have answers, the answers have the same content, and they agree
+	// with the standard answer. The remaining questions are in the order of risk.
 	OnlyDiffering bool
 	// Only holds the items to include; nil means all.
 	Only map[int64]bool

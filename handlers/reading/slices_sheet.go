@@ -90,7 +90,7 @@ func newSlicesSheet(locale text.Locale, task db.Task) *export.Sheet {
 	return sheet
 }
 
-// orBlank returns a text, or a blank for an unknown one.
+// orBlank returns a text; empty if value is nil.
 func orBlank(value *string) string {
 	if value == nil {
 		return ""

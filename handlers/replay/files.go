@@ -31,7 +31,7 @@ type FilesConfig struct {
 	Files   blob.Store
 	Version string
 	Failed  rest.Failed
-	// Admits reports whether a ticket admits to an address now.
+	// Admits reports whether a ticket gives access to an address at the time now.
 	Admits func(address, ticket string, now time.Time) bool
 }
 
@@ -97,7 +97,7 @@ type filePath struct {
 	AssetID string `path:"asset_id" doc:"Id of the asset" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
 }
 
-// RegisterFilesAPI adds the endpoints: lists to whole, files to stream.
+// RegisterFilesAPI adds the endpoint that lists files to the API whole, and those that send a file to the API stream.
 func RegisterFilesAPI(whole, stream huma.API, config FilesConfig) {
 	h := &filesHandler{config}
 	rest.Register(whole, h.Failed, rest.Endpoint{

@@ -306,8 +306,8 @@ func (h *handler) addBeside(ctx context.Context, locale text.Locale, view *repla
 // maxTracks is the maximum number of runs shown side by side.
 const maxTracks = 20
 
-// shownVariant returns the number of the variant whose runs are shown; 0 means all variants, if they do not have too
-// many runs.
+// shownVariant returns the number of the variant whose runs are shown: the one that the query names. If it names none,
+// the result is 0, which means all variants, or 1 if there are too many runs to show all.
 func shownVariant(c echo.Context, task db.Task, runs int) (number int, err error) {
 	number, err = pages.Variant(c, task)
 	if err == nil && number == 0 && runs > maxTracks {

@@ -99,7 +99,7 @@ type eventsBody struct {
 
 type eventsOutput struct{ Body eventsBody }
 
-// RegisterAPI adds the endpoints: answers to whole, streams to stream.
+// RegisterAPI adds the endpoints: those that stream events to the API stream, all others to the API whole.
 func RegisterAPI(whole, stream huma.API, config Config) {
 	h := &handler{config}
 	h.registerTools(whole)

@@ -24,8 +24,8 @@ func NewShared(calls Config, files FilesConfig) Shared {
 	return Shared{&handler{calls}, &filesHandler{files}}
 }
 
-// Prepare reads the calls of a unit, or else of the current runs of a question, and returns a function that writes them
-// as a page with the address link.
+// Prepare reads the calls of a unit or, if unitID is nil, of the current runs of a question, and returns a function
+// that writes them as a page. link is the page's address.
 func (s Shared) Prepare(ctx context.Context, task db.Task, number int, unitID *int64,
 	link string) (write func(context.Context, io.Writer) error, err error) {
 	view := replay.View{Task: task, Number: number}

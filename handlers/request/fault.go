@@ -209,7 +209,7 @@ func OneOf(choices ...string) Limit {
 	return Limit{"error.range.choice", map[string]any{"Choices": strings.Join(choices, ", ")}}
 }
 
-// TextUpTo allows texts of at most most characters without control characters.
+// TextUpTo allows texts of up to most characters, without control characters.
 func TextUpTo(most int) Limit { return Limit{"error.range.text", map[string]any{"Max": most}} }
 
 // ValidText allows strings, as opposed to other JSON values.
@@ -232,10 +232,10 @@ func ValidPoll() Limit { return Limit{key: "error.range.poll"} }
 // ValidRate allows N/s, N/m or unlimited.
 func ValidRate() Limit { return Limit{key: "error.range.rate"} }
 
-// LongTextUpTo allows texts of at most most characters, which may have several lines.
+// LongTextUpTo allows texts of up to most characters, which may have several lines.
 func LongTextUpTo(most int) Limit { return Limit{"error.range.long", map[string]any{"Max": most}} }
 
-// ValidRule describes the fault in a rule's configuration, in the form of reason.Because.
+// ValidRule describes the fault in a rule's configuration. why is a reason in the form that reason.Because returns.
 func ValidRule(why string) Limit { return Limit{ruleKey, map[string]any{"Detail": why}} }
 
 // ValidRuleValue allows the valid values of a member of an evaluator's configuration.
@@ -257,7 +257,7 @@ func Unique() Limit { return Limit{key: "error.range.unique"} }
 // RunsToReplay allows only a question or unit that has runs, because a link to a replay needs some.
 func RunsToReplay() Limit { return Limit{key: "error.range.replay"} }
 
-// SensitivePattern allows words, and RE2 patterns between slashes, of at most most characters.
+// SensitivePattern allows words, and RE2 patterns between slashes, of up to most characters.
 func SensitivePattern(most int) Limit {
 	return Limit{"error.range.pattern", map[string]any{"Max": most}}
 }
@@ -327,10 +327,10 @@ func ValidCronField(field, value string) Limit {
 	return Limit{"cron.wrong." + field, map[string]any{"Value": value}}
 }
 
-// CronNever describes a cron expression that fires at some time.
+// CronNever allows cron expressions that fire at some time.
 func CronNever() Limit { return Limit{key: "error.range.cron_never"} }
 
-// CronOften describes a cron expression whose times are at least least minutes apart.
+// CronOften allows cron expressions whose times are at least least minutes apart.
 func CronOften(least int) Limit {
 	return Limit{"error.range.cron_often", map[string]any{"Min": least}}
 }
@@ -512,7 +512,7 @@ func FaultOf(err error) *Fault {
 	return NewFault(CodeInternalError).WithCause(err)
 }
 
-// sentinels are the errors without values; the first match counts. The default message is the one of the code.
+// sentinels lists the errors that carry no values; the first match counts. If message is empty, the code's own is used.
 var sentinels = []struct {
 	err           error
 	code, message string

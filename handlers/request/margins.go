@@ -26,7 +26,7 @@ func Margin(name, text string) (margin float64, isValid bool) {
 	return margin, isValid && (measure.IsLessBetter(name) || margin <= 1)
 }
 
-// Margins reads the margins in a page's query; blank fields are ignored.
+// Margins reads the margins in a page's query; empty fields are ignored.
 func Margins(query url.Values) (map[string]float64, error) {
 	margins := map[string]float64{}
 	for _, name := range measure.GatedNumbers {

@@ -17,8 +17,8 @@ const (
 	piece = 64 << 10
 	// maxPieces is how many pieces of one response wait in memory.
 	maxPieces = 16
-	// patience is how long, in total, the producer of a response waits for its reader before it writes to disk: a
-	// reader that keeps up causes no extra cost.
+	// patience is how long, in total, the producer of a response waits for its reader before it writes to disk, so that a
+	// reader that keeps up causes no writes.
 	patience = 2 * time.Second
 )
 

@@ -33,7 +33,7 @@ func (c *client) Write(b []byte) (int, error) {
 	return c.got.Write(b)
 }
 
-// content returns n bytes in which no two pieces are alike.
+// content returns n bytes in which no two pieces are equal.
 func content(n int) []byte {
 	made := make([]byte, n)
 	random := rand.NewChaCha8([32]byte{1})

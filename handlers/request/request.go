@@ -26,7 +26,8 @@ type Info struct {
 	Actor  db.Actor
 	// Who is the principal of the request.
 	Who Principal
-	// Project is the project of the request; its zero value means none or all.
+	// Project is the project of the request; it is zero if the request belongs to no project, or concerns all of them (see
+	// Scope).
 	Project people.Project
 	// Scope is the set of objects that the request may read and change: the project's objects or, without accounts,
 	// the objects of all projects, unless the request names one. The zero value matches nothing.
@@ -64,7 +65,7 @@ type Principal struct {
 	Name string
 	// IsAdmin reports that the principal may do everything in all projects.
 	IsAdmin bool
-	// IsFresh reports that the user signed in a moment ago.
+	// IsFresh reports that the session is proven and began at most people.FreshFor ago (see people.Signed).
 	IsFresh bool
 	// Duty is the step that must be completed first; empty means none.
 	Duty Duty
@@ -122,7 +123,7 @@ func Kept(r *http.Request, name string) string {
 	return ""
 }
 
-// Settings are the values that the cookies of a reader's settings can have.
+// Settings maps the cookies that store a reader's settings to the values that each can have.
 var Settings = map[string][]string{LanguageCookie: text.Languages, ThemeCookie: Themes}
 
 // Themes are the themes that can be chosen.

@@ -30,8 +30,8 @@ func HasSlice(query url.Values) bool {
 	return slices.ContainsFunc(slices.Collect(maps.Keys(query)), isSliceParameter)
 }
 
-// SliceValues returns the parameters of a query that Slicing reads. A form sends blanks for fields that were left
-// empty.
+// SliceValues returns the parameters of a query that Slicing reads, without empty values: a form sends one for each
+// field that was left empty.
 func SliceValues(query url.Values) url.Values {
 	values := url.Values{}
 	for name, given := range query {
@@ -65,7 +65,7 @@ func ColumnPlace(task db.Task, by string) (int, error) {
 }
 
 // Slicing reads the part of a query that selects questions by the columns of the task's dataset and by the latency,
-// tokens and cost of their runs. It leaves out invalid parameters and returns them as the error.
+// tokens and cost of their runs. It leaves out invalid parameters; the error names one of them.
 func Slicing(query url.Values, task db.Task) (slicing report.Slicing, err error) {
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		column, isColumn := strings.CutPrefix(name, ColumnPrefix)

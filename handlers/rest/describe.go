@@ -56,17 +56,17 @@ func unexpectedFirst(errs []error) []error {
 	return errs
 }
 
-// parameterFault turns huma's complaint about a parameter into ours, with the parameter's own limits.
+// parameterFault turns huma's error about a parameter into a fault of ours, with the parameter's own limits.
 func parameterFault(operation *huma.Operation, detail *huma.ErrorDetail) error {
 	_, name, _ := strings.Cut(detail.Location, ".")
 	if detail.Message == validation.MsgUnexpectedProperty {
 		return request.UnknownFieldFault(name, vocabularyOf(operation).known(detail.Location)).WithCause(detail)
 	}
-	// the complaint does not name the position
+	// huma names a missing parameter only in the message, not in the location
 	if rest, isMissing := strings.CutPrefix(detail.Message, "expected required property "); isMissing {
 		name, _, _ = strings.Cut(rest, " ")
 	}
-	if name == "" { // the complaint is not about a single parameter
+	if name == "" { // the error is not about a single parameter
 		return request.NewFault(request.CodeRequestInvalid).WithCause(detail)
 	}
 	name, _, isItem := strings.Cut(name, "[")

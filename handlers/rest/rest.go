@@ -32,7 +32,7 @@ func NewConflict(err error, current any) *Conflict { return &Conflict{err, curre
 // Unwrap returns the error.
 func (c *Conflict) Unwrap() error { return c.error }
 
-// failure is the body of every error. Details are errors in rows of a dataset.
+// failure is the body of every error. Details are the invalid rows of a dataset, or the invalid fields and parameters.
 type failure struct {
 	status  int
 	Code    string              `json:"code" doc:"Stable code of the error" example:"TASK_NOT_FOUND"`
@@ -137,7 +137,7 @@ func Register[I, O any](api huma.API, failed Failed, e Endpoint, handle func(con
 		}
 		return output, nil
 	})
-	// This comes after registration, because huma reads the bodies that it knows about, and these are read as
+	// Bodies are described only after registration: huma would read a body that it knows of, but these must be read as
 	// streams.
 	if e.Body != nil {
 		item := api.OpenAPI().Paths[operation.Path]

@@ -8,7 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// Enum holds the values of a type that has few values, or of the fields whose tag `values` has its name.
+// Enum lists the valid values of Type or, if Type is nil, of the fields whose tag `values` is Name.
 type Enum struct {
 	Type   reflect.Type
 	Name   string
@@ -74,7 +74,8 @@ func completeStruct(schemas huma.Registry, schema *huma.Schema, t reflect.Type, 
 	schema.PrecomputeMessages()
 }
 
-// addValues lists the values of a property, or of its items, if there are few, unless its own tag lists them.
+// addValues lists the values of a property, or of its items, if its type or its tag `values` has an Enum. Values that
+// the property already lists stay.
 func addValues(property *huma.Schema, field reflect.StructField, enums []Enum) {
 	t := field.Type
 	for property != nil && (t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice) {

@@ -68,7 +68,7 @@ const (
 	reconnectAfter = 2 * time.Second
 )
 
-// EventWriter writes server-sent events, each at once.
+// EventWriter writes server-sent events, and flushes each immediately.
 type EventWriter struct{ *StreamWriter }
 
 // NewEventWriter begins a response of server-sent events.

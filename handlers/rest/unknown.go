@@ -121,7 +121,7 @@ func vocabularyOf(operation *huma.Operation) vocabulary {
 	return known
 }
 
-// resolve follows references; a nullable schema resolves to its other alternative.
+// resolve follows references; a nullable schema resolves to the alternative that is not null.
 func (v vocabulary) resolve(schema *huma.Schema) *huma.Schema {
 	for schema != nil && (schema.Ref != "" || len(schema.AnyOf) > 0) {
 		if schema.Ref == "" {

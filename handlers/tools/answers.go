@@ -12,10 +12,10 @@ import (
 	"wending/views/paths"
 )
 
-// How many characters of texts are shown, unless a client asks for more.
+// How many characters of a text are shown.
 const (
-	ofQuestion, ofFact, ofReason = 500, 200, 300
-	usualText, leastText         = 2000, 100
+	ofQuestion, ofFact, ofReason = 500, 200, 300 // of a question, of a fact, and of a reason or an error message
+	usualText, leastText         = 2000, 100     // of an answer: by default, and at least
 )
 
 // How many facts of a question, and pairs of a comparison, are shown.
@@ -177,7 +177,7 @@ func (a answered) say(t *texts) saidQuestion {
 	return said
 }
 
-// sayAnswers adds the standard answer, and at most most characters of each answer.
+// sayAnswers adds the standard answer and the answers, each cut to most characters.
 func (a answered) sayAnswers(t *texts, said *saidQuestion, most int) {
 	if a.StandardAnswer != "" {
 		said.StandardAnswer = t.wrap(&a.StandardAnswer, most)

@@ -73,7 +73,7 @@ func add[In any](server *mcp.Server, name, description string, isReading bool,
 	})
 }
 
-// paged adds the number and the size of a page to a query; the size is at most most.
+// paged adds page and size to a query. size 0 means usual; most is the maximum.
 func paged(query url.Values, page, size, usual, most int) url.Values {
 	if page != 0 {
 		query.Set("page", strconv.Itoa(page))
@@ -118,7 +118,7 @@ func (c client) startTask(ctx context.Context, input startInput) (any, error) {
 	if input.TaskID != "" {
 		of.path = ofTasks(input.TaskID, "run")
 	} else {
-		if input.Task == nil { // the API says what is missing
+		if input.Task == nil { // the API's error names what is missing
 			input.Task = map[string]any{}
 		}
 		var err error

@@ -16,7 +16,7 @@ import (
 	"wending/views/ui"
 )
 
-// regrouped returns the answers to be grouped: those of the variant in the query to the question in the path.
+// regrouped returns the answers to be grouped: those that the variant in the query gave to the question in the path.
 func (p *Pages) regrouped(c echo.Context) (g judging.Regrouping, answers tasks.Answers, err error) {
 	task, item, _, err := p.question(c)
 	if err != nil {
@@ -40,7 +40,7 @@ func (p *Pages) regrouped(c echo.Context) (g judging.Regrouping, answers tasks.A
 	return judging.NewRegrouping(r, card, variant, answers.Runs, answers.Contents), answers, nil
 }
 
-// showMeaning shows the answers of a variant to a question in the groups that say the same, for a person to correct.
+// showMeaning shows one variant's answers to a question, grouped by meaning, for a person to correct.
 func (p *Pages) showMeaning(c echo.Context) error {
 	g, _, err := p.regrouped(c)
 	if err != nil {
@@ -88,8 +88,8 @@ func (p *Pages) regroup(c echo.Context) error {
 	return p.renderMeaning(c, g, fault.Status())
 }
 
-// chosenGroups returns the groups of run_index that a form has: the choice for an answer applies to all runs that gave
-// it. An answer without a choice is in no group, which Regroup refuses.
+// chosenGroups returns the groups that a form chooses, each as a list of run_index. The choice for an answer applies to
+// all runs that gave it. An answer without a choice is in no group, which Regroup refuses.
 func chosenGroups(submitted *form.Upload, answers tasks.Answers) (groups [][]int) {
 	var names []string
 	chosen := map[int]string{}

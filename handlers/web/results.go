@@ -515,7 +515,7 @@ func (p *Pages) openVariant(c echo.Context, task db.Task, item int64, variant in
 	return pages.Render(c, http.StatusOK, results.CardPart(r, card))
 }
 
-// openSent shows the request that each variant received for a question, for the first of its runs that took place.
+// openSent shows, for each variant, the request that was sent for its first run of a question.
 func (p *Pages) openSent(c echo.Context, task db.Task, item int64) error {
 	ctx := c.Request().Context()
 	runs, err := p.report.CurrentRuns(ctx, []int64{item}, 0)

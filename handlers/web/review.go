@@ -143,7 +143,7 @@ func (p *Pages) same(c echo.Context, r results.Report) (judging.Same, error) {
 	return judging.SameOf(r, hasFiles), err
 }
 
-// listSame lists the questions whose answers have the same content, so that they can be passed at once.
+// listSame lists the questions whose answers have the same content, so that they can be passed together.
 func (p *Pages) listSame(c echo.Context) error {
 	task, err := p.reviewedTask(c)
 	if err != nil {
@@ -334,8 +334,8 @@ func (p *Pages) signOff(c echo.Context) error {
 	return pages.Done(c, paths.Review(task.ID), "signed")
 }
 
-// assign assigns a task's questions to reviewers, one name per line. If that is not possible, the typed values
-// stay.
+// assign assigns a task's questions to the reviewers in a form, which has one name per line. If that is not possible,
+// the typed values stay.
 func (p *Pages) assign(c echo.Context) error {
 	task, err := p.reviewedTask(c)
 	if err != nil {

@@ -36,8 +36,8 @@ type submission struct {
 	// source is the task that the form copies, or the draft that it edits; nil means neither.
 	source  *db.Task
 	isDraft bool
-	// headers are the headers that came back with the form in sealed form; nil if there are none, or if they must be
-	// typed again.
+	// headers are the opened headers that the form carried in sealed form; nil if there are none, or if they must be typed
+	// again.
 	headers map[string]string
 	// task is the task that the form describes, faults are the form's faults.
 	task   tasks.New
