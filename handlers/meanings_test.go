@@ -132,6 +132,8 @@ func (s *site) peopleCorrectMeanings(t *testing.T, path string) {
 	require.EqualValues(t, 2, second["version"])
 	require.Equal(t, []any{[]any{1.0, 2.0, 3.0}}, second["groups"])
 	require.EqualValues(t, 1, second["agreement"])
+	conflict = s.entry(t, "DELETE", groups+"?reviewer=x&version=1", nil, 409)
+	require.EqualValues(t, 2, conflict["current"].(object)["version"])
 	for problem, wrong := range map[string][][]int{
 		"没有回答": {{1, 2, 3, 4}}, "第 3 次运行的分组": {{1, 2}}, "只出现一次": {{1, 2}, {2, 3}},
 	} {
@@ -248,6 +250,14 @@ func (s *site) peopleCorrectOnPages(t *testing.T, task string) {
 	values["version"] = "2"
 	require.Equal(t, http.StatusSeeOther, s.post(t, at, values).StatusCode)
 	require.Equal(t, 3, s.get(t, at).page(t).Find("[data-group]:has([data-answer])").Length())
+	undo := map[string]string{"version": "3", "reviewer": "韩梅", "withdraw": "true"}
+	require.Equal(t, "撤回 李雷 的分组", s.get(t, at).page(t).Find("[name=withdraw]").Text())
+	require.Equal(t, http.StatusSeeOther, s.post(t, at, undo).StatusCode)
+	page = s.get(t, at).page(t)
+	require.Equal(t, 2, page.Find("[data-group]:has([data-answer])").Length(), "the model's groups count again")
+	require.Equal(t, "3", page.Find("[name=version]").AttrOr("value", ""))
+	require.Zero(t, page.Find("[name=withdraw]").Length())
+	require.Equal(t, http.StatusConflict, s.post(t, at, undo).StatusCode, "it was withdrawn already")
 	values["version"], values["reviewer"] = "3", " "
 	require.Equal(t, http.StatusUnprocessableEntity, s.post(t, at, values).StatusCode)
 	delete(values, "group-1")

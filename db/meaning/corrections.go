@@ -20,13 +20,16 @@ type Correction struct {
 	Version   int       `db:"version"`
 	Reviewer  string    `db:"reviewer"`
 	CreatedAt time.Time `db:"created_at"`
+	// WithdrawnBy is the name of the person who withdrew the correction; nil while it stands.
+	WithdrawnBy *string `db:"withdrawn_by"`
 	// Keys are the keys of the answers; each has a group, from 0. Answers with equal Contents differ at most in format.
 	Keys     pq.ByteaArray `db:"keys"`
 	Groups   pq.Int64Array `db:"groups"`
 	Contents pq.Int64Array `db:"contents"`
 }
 
-const correctionColumns = `c.item_id, c.variant, c.version, c.reviewer, c.created_at, c.keys, c.groups, c.contents`
+const correctionColumns = `c.item_id, c.variant, c.version, c.reviewer, c.created_at, c.withdrawn_by, c.keys, c.groups,
+	c.contents`
 
 // correctionRow is a correction with its item.
 type correctionRow struct {
@@ -34,7 +37,7 @@ type correctionRow struct {
 	Correction
 }
 
-// correctionsOf returns the current corrections of items, by item and variant.
+// correctionsOf returns the latest corrections of items, withdrawn ones included, by item and variant.
 func correctionsOf(ctx context.Context, tx *sqlx.Tx, itemIDs []int64) (map[int64]map[int]Correction, error) {
 	const read = `
 		SELECT ` + correctionColumns + `
@@ -54,12 +57,12 @@ func correctionsOf(ctx context.Context, tx *sqlx.Tx, itemIDs []int64) (map[int64
 	return byItem, nil
 }
 
-// Corrections returns the current corrections of a task, by item, in the order of their variants.
+// Corrections returns the corrections of a task that stand, by item, in the order of their variants.
 func Corrections(ctx context.Context, db sqlx.QueryerContext, taskID uuid.UUID) (map[int64][]Correction, error) {
 	const read = `
 		SELECT ` + correctionColumns + `
 		FROM evaluation_items i
-		JOIN corrections c ON c.item_id = i.id AND c.is_current
+		JOIN corrections c ON c.item_id = i.id AND c.is_current AND c.withdrawn_by IS NULL
 		WHERE i.task_id = $1
 		ORDER BY c.item_id, c.variant`
 	var rows []correctionRow

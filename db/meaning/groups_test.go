@@ -105,6 +105,12 @@ func TestWhatAPersonSaysStandsBeforeWhatAModelSaid(t *testing.T) {
 	require.Equal(t, "AAABB", all[1].Letters, "what nobody corrected stays")
 	require.Empty(t, all[0].Unsure)
 
+	withdrawn, name := one.corrections[1], "韩梅"
+	withdrawn.WithdrawnBy = &name
+	one.corrections[1] = withdrawn
+	_, by = one.grouped()
+	require.Equal(t, []By{Model, Model}, by, "the model's groups count again")
+
 	one.corrections[1] = correction(1, "a", "b", "c", "d")
 	of, _ = one.grouped()
 	all, _ = Sum(one.variants, of)

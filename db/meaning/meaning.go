@@ -208,7 +208,7 @@ func (g groupedItem) grouped() (of []Groups, by []By) {
 		case known.cover(answers):
 			of[v], by[v] = known, Model
 		}
-		if said, is := g.corrections[v+1]; is {
+		if said, is := g.corrections[v+1]; is && said.WithdrawnBy == nil {
 			corrected, after, stands := said.corrected(answers, known, next)
 			if stands && corrected.cover(answers) {
 				of[v], by[v], next = corrected, Person, after

@@ -1,6 +1,7 @@
 package review
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/google/uuid"
@@ -50,12 +51,47 @@ func (r Reviews) Group(ctx context.Context, taskID uuid.UUID, itemID int64, said
 		if err := said.Store(ctx, tx, itemID); err != nil {
 			return err
 		}
-		if err := meaning.Apply(ctx, tx, []int64{itemID}); err != nil {
-			return err
-		}
-		return db.RestateStability(ctx, tx, taskID)
+		return regrouped(ctx, tx, taskID, itemID)
 	})
 	return said.Version, err
+}
+
+// regrouped updates everything that follows from the groups of an item's answers.
+func regrouped(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, itemID int64) error {
+	if err := meaning.Apply(ctx, tx, []int64{itemID}); err != nil {
+		return err
+	}
+	return db.RestateStability(ctx, tx, taskID)
+}
+
+// Ungroup withdraws a version of people's grouping of a variant's answers, so that the model's counts again. It returns
+// a GroupingConflictError unless that version is the latest one and stands. The next grouping follows that version.
+func (r Reviews) Ungroup(ctx context.Context, taskID uuid.UUID, itemID int64, variant, version int,
+	reviewer string) error {
+	const withdraw = `
+		UPDATE corrections
+		SET withdrawn_by = $4
+		WHERE item_id = $1 AND variant = $2 AND version = $3 AND is_current AND withdrawn_by IS NULL`
+	const find = `
+		SELECT coalesce(max(version), 0)
+		FROM corrections
+		WHERE item_id = $1 AND variant = $2 AND is_current AND withdrawn_by IS NULL`
+	return r.db.InTx(ctx, "withdraw a grouping", func(tx *sqlx.Tx) error {
+		if err := meaning.LockItems(ctx, tx, []int64{itemID}); err != nil {
+			return err
+		}
+		result, err := tx.ExecContext(ctx, withdraw, itemID, variant, version, reviewer)
+		changed, err := pg.Affected("withdraw a grouping", result, err)
+		if err != nil {
+			return err
+		}
+		if changed == 0 {
+			conflict := &GroupingConflictError{}
+			err := tx.GetContext(ctx, &conflict.Version, find, itemID, variant)
+			return cmp.Or(pg.Classify("read the current grouping", err), error(conflict))
+		}
+		return regrouped(ctx, tx, taskID, itemID)
+	})
 }
 
 // Reliability returns how far the groupings of a task's model agree with those of people.

@@ -31,6 +31,15 @@ func (h *handler) registerMeaning(api huma.API) {
 		Faults: []string{request.CodeTaskNotFound, request.CodeQuestionNotFound, request.CodeNotFound,
 			request.CodeReviewConflict, request.CodeTaskStateConflict, request.CodeParameterInvalid},
 	}, h.putMeaning)
+	rest.Register(api, h.Failed, rest.Endpoint{
+		Method: http.MethodDelete, Path: tasksPath + "/{task_id}/items/{question_id}/meaning", ID: "withdraw-meaning",
+		Tag: "reviews", Summary: "Withdraw a person's grouping of the answers to a question", Status: http.StatusNoContent,
+		Description: "The model's grouping counts again. version is that of the grouping to withdraw; if it is not the " +
+			"latest or was withdrawn already, nothing changes and the error contains the current grouping. The next " +
+			"grouping by a person must state the version that was withdrawn.",
+		Faults: []string{request.CodeTaskNotFound, request.CodeQuestionNotFound, request.CodeReviewConflict,
+			request.CodeParameterInvalid},
+	}, h.withdrawMeaning)
 }
 
 type putMeaningInput struct {
@@ -54,41 +63,75 @@ func (h *handler) putMeaning(ctx context.Context, input *putMeaningInput) (*mean
 	if err != nil {
 		return nil, err
 	}
+	item, err := h.itemOf(ctx, task, input.QuestionID)
+	if err != nil {
+		return nil, err
+	}
+	said := tasks.Regrouping{ItemID: item, Variant: max(1, input.Body.Variant), Groups: input.Body.Groups,
+		Reviewer: reviewer, Version: input.Body.Version}
+	_, wrong := h.Tasks.Regroup(ctx, task, said)
+	present, err := h.meaningAfter(ctx, task, item, said.Variant, wrong)
+	if err != nil || present == nil {
+		return nil, err
+	}
+	return &meaningOutput{*present}, nil
+}
+
+type withdrawMeaningInput struct {
+	ReviewPath
+	Reviewer string `query:"reviewer" doc:"Name of the person who withdraws it; with accounts, it is always your own" example:"李雷"`
+	Variant  int    `query:"variant" minimum:"1" maximum:"20" default:"1" doc:"Number of the variant; 1 for a task with one variant" example:"1"`
+	Version  int    `query:"version" minimum:"1" required:"true" doc:"The version to withdraw" example:"1"`
+}
+
+func (h *handler) withdrawMeaning(ctx context.Context, input *withdrawMeaningInput) (*struct{}, error) {
+	task, err := request.Task(ctx, h.Store, input.TaskID)
+	if err != nil {
+		return nil, err
+	}
+	reviewer, err := form.ReviewerName(ctx, input.Reviewer)
+	if err != nil {
+		return nil, err
+	}
+	item, err := h.itemOf(ctx, task, input.QuestionID)
+	if err != nil {
+		return nil, err
+	}
+	wrong := review.New(h.Store).Ungroup(ctx, task.ID, item, input.Variant, input.Version, reviewer)
+	_, err = h.meaningAfter(ctx, task, item, input.Variant, wrong)
+	return nil, err
+}
+
+// itemOf returns the id of the item of a task's question.
+func (h *handler) itemOf(ctx context.Context, task db.Task, questionID string) (int64, error) {
 	items, _, err := report.New(h.Store).Items(ctx, task.ID,
-		report.Filter{QuestionID: request.StorableText(input.QuestionID)}, db.Page{Number: 1, Size: 1})
+		report.Filter{QuestionID: request.StorableText(questionID)}, db.Page{Number: 1, Size: 1})
 	if err == nil && len(items) == 0 {
 		err = &db.NotFoundError{Kind: db.KindQuestion}
 	}
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	said := tasks.Regrouping{ItemID: items[0].ID, Variant: max(1, input.Body.Variant), Groups: input.Body.Groups,
-		Reviewer: reviewer, Version: input.Body.Version}
-	_, wrong := h.Tasks.Regroup(ctx, task, said)
+	return items[0].ID, nil
+}
+
+// meaningAfter returns which answers of a variant to a question say the same, after a change by a person; nil while
+// that is not known. A conflict is returned together with the present grouping.
+func (h *handler) meaningAfter(ctx context.Context, task db.Task, item int64, variant int,
+	wrong error) (*meaning.VariantMeaning, error) {
 	if conflict := (*review.GroupingConflictError)(nil); wrong != nil && !errors.As(wrong, &conflict) {
 		return nil, wrong
 	}
-	present, err := h.meaningOf(ctx, task, said)
-	switch {
-	case err != nil:
-		return nil, err
-	case wrong == nil && present != nil:
-		return &meaningOutput{*present}, nil
-	case present != nil:
-		wrong = rest.NewConflict(wrong, present)
-	}
-	return nil, wrong
-}
-
-// meaningOf returns how one variant's answers to a question are grouped by meaning; nil while that is not known.
-func (h *handler) meaningOf(ctx context.Context, task db.Task, of tasks.Regrouping) (*meaning.VariantMeaning, error) {
-	questions, err := report.New(h.Store).Questions(ctx, task.ID, []int64{of.ItemID})
+	questions, err := report.New(h.Store).Questions(ctx, task.ID, []int64{item})
 	if err != nil {
 		return nil, err
 	}
-	question := questions[of.ItemID]
-	one, _ := question.Likeness(of.Variant).Known.OfVariant(question.Notes())
-	return one, nil
+	question := questions[item]
+	present, _ := question.Likeness(variant).Known.OfVariant(question.Notes())
+	if wrong != nil && present != nil {
+		wrong = rest.NewConflict(wrong, present)
+	}
+	return present, wrong
 }
 
 // reliabilityOf returns how far the groupings of a task's model agree with those of people; nil if they cannot be

@@ -43,7 +43,7 @@ func Actor(c echo.Context) db.Actor { return request.From(c.Request().Context())
 // toasts are the permitted values of ?done=.
 var toasts = []string{
 	"created", "saved", "run", "stop", "retry", "resume", "extend", "append", "evaluate", "deleted", "signed", "assigned",
-	"reviewed", "withdrawn", "carried",
+	"reviewed", "regrouped", "withdrawn", "carried",
 	"stored", "version", "removed", "archived", "restored", "tested", "untested", "again", "imported", "ended", "revoked",
 	"unshared",
 }

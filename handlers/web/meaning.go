@@ -56,7 +56,8 @@ func (p *Pages) renderMeaning(c echo.Context, g judging.Regrouping, status int) 
 	return pages.Render(c, status, judging.MeaningPage(frame, g))
 }
 
-// regroup stores a person's groups. If they are refused, the page shows the reason above the current groups.
+// regroup stores a person's groups, or withdraws the current ones. If that is refused, the page shows the reason above
+// the current groups.
 func (p *Pages) regroup(c echo.Context) error {
 	ctx := c.Request().Context()
 	submitted, err := form.ReadText(c.Response(), c.Request())
@@ -71,14 +72,20 @@ func (p *Pages) regroup(c echo.Context) error {
 	if err != nil {
 		version = -1 // a version that was never shown, so this is a conflict
 	}
+	done := "regrouped"
 	name, err := form.ReviewerName(ctx, submitted.Values["reviewer"])
-	if err == nil {
+	switch {
+	case err != nil:
+	case submitted.Value("withdraw") == "true":
+		done = "withdrawn"
+		err = p.reviews.Ungroup(ctx, g.Task.ID, g.Item.ID, g.Variant, version, name)
+	default:
 		_, err = p.Tasks.Regroup(ctx, g.Task, tasks.Regrouping{
 			ItemID: g.Item.ID, Variant: g.Variant, Groups: chosenGroups(submitted, answers), Reviewer: name, Version: version,
 		})
 	}
 	if err == nil {
-		return pages.Done(c, paths.Question(g.Task.ID, g.Number), "regrouped")
+		return pages.Done(c, paths.Question(g.Task.ID, g.Number), done)
 	}
 	fault := request.FaultOf(err)
 	if status := fault.Status(); status != http.StatusUnprocessableEntity && status != http.StatusConflict {
