@@ -51,7 +51,7 @@ var unscoped = map[string]string{
 	"db/report Past": ofReadTask, "db/report PastOfJudge": ofReadTask, "db/report Measured": ofReadTask,
 	"db/report readProgress": ofReadTask,
 	"db/report Retrying":     ofReadTask, "db/report readVariantStatistics": ofReadTask,
-	"db/report readSliceStatistics": ofReadTask, "db/review Assign": ofReadTask, "db/review SetBlind": ofReadTask,
+	"db/report readSliceStatistics": ofReadTask, "db/review Assign": ofReadTask, "db/review Set": ofReadTask,
 	"db/review lockTask": ofReadTask,
 	"db/review change":   ofReadTask, "db/review verdictsOnRun": ofFragment, "db/review Draw": ofReadTask,
 	"db/review Judged": ofReadTask, "db/review Fits": ofReadTask,

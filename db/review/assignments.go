@@ -37,11 +37,14 @@ func (r Reviews) Assignments(ctx context.Context, taskID uuid.UUID) (map[int64][
 	return byItem, nil
 }
 
-// SetBlind sets whether pages hide evaluators' verdicts on a task's answers from reviewers who have not given their
-// own.
-func (r Reviews) SetBlind(ctx context.Context, taskID uuid.UUID, isBlind bool) error {
-	const set = `UPDATE evaluation_tasks SET is_blind_review = $2, updated_at = now() WHERE id = $1`
-	result, err := r.db.ExecContext(ctx, set, taskID, isBlind)
+// Set sets how a task is reviewed.
+func (r Reviews) Set(ctx context.Context, taskID uuid.UUID, settings db.ReviewSettings) error {
+	const set = `
+		UPDATE evaluation_tasks
+		SET is_blind_review = $2, hides_reviews = $3, reviewers_per_item = $4, updated_at = now()
+		WHERE id = $1`
+	result, err := r.db.ExecContext(ctx, set, taskID, settings.IsBlindReview, settings.HidesReviews,
+		settings.ReviewersPerItem)
 	changed, err := pg.Affected("set how a task is reviewed", result, err)
 	if err == nil && changed == 0 {
 		return &db.NotFoundError{Kind: db.KindTask}

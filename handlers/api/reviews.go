@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
 	"github.com/google/uuid"
 
+	"wending/db"
 	"wending/db/report"
 	"wending/db/review"
 	"wending/handlers/form"
@@ -302,24 +303,26 @@ type assignInput struct {
 	}
 }
 
-// reviewSettings are the settings for reviewing a task.
-type reviewSettings struct {
-	IsBlindReview bool `json:"is_blind_review" doc:"True if pages hide evaluators' verdicts on an answer from a reviewer until the reviewer has judged it; the API always returns them" example:"true"`
+// ReviewSettings are the settings for reviewing a task.
+type ReviewSettings struct {
+	IsBlindReview    bool `json:"is_blind_review" doc:"True if pages hide evaluators' verdicts on an answer from a reviewer until the reviewer has judged it; the API always returns them" example:"true"`
+	HidesReviews     bool `json:"hides_reviews" required:"false" doc:"True if pages hide other people's verdicts on a question or an answer from a reviewer until the reviewer has judged it; the API always returns them" example:"true"`
+	ReviewersPerItem *int `json:"reviewers_per_item" required:"false" minimum:"1" maximum:"10" doc:"How many people's verdicts complete a question, so that it waits for nobody else; null if every reviewer is asked for every question" example:"2"`
 }
 
 type reviewSettingsInput struct {
 	TaskPath
-	Body reviewSettings
+	Body ReviewSettings
 }
 
-type reviewSettingsOutput struct{ Body reviewSettings }
+type reviewSettingsOutput struct{ Body ReviewSettings }
 
 func (h *handler) putReviewSettings(ctx context.Context, input *reviewSettingsInput) (*reviewSettingsOutput, error) {
 	task, err := request.Task(ctx, h.Store, input.TaskID)
 	if err != nil {
 		return nil, err
 	}
-	if err := review.New(h.Store).SetBlind(ctx, task.ID, input.Body.IsBlindReview); err != nil {
+	if err := review.New(h.Store).Set(ctx, task.ID, db.ReviewSettings(input.Body)); err != nil {
 		return nil, err
 	}
 	return &reviewSettingsOutput{input.Body}, nil

@@ -81,7 +81,7 @@ type detail struct {
 	ClusterBy       *string           `json:"cluster_by" doc:"Dataset column whose values group questions that are not independent; null if only the turns of a conversation are grouped" example:"document"`
 	Adaptive        *db.Adaptive      `json:"adaptive" doc:"Settings for repeating questions until their most common answer is settled; null if all questions have the same number of runs"`
 	MeaningModel    *uuid.UUID        `json:"meaning_model" doc:"The saved model that groups answers by meaning; null if they are not grouped"`
-	IsBlindReview   bool              `json:"is_blind_review" doc:"True if pages hide evaluators' verdicts on an answer from a reviewer until the reviewer has judged it"`
+	ReviewSettings
 	CreatedBy       string            `json:"created_by" doc:"Address that created the task; empty for tasks created by older versions" example:"10.0.0.7"`
 	StartedAt       *rest.Moment      `json:"started_at"`
 	CompletedAt     *rest.Moment      `json:"completed_at"`
@@ -103,7 +103,7 @@ func newDetail(task db.Task, statistics db.TaskStatistics) detail {
 		MaxRetries: task.MaxRetries, UseStream: task.UseStream, Concurrency: task.Concurrency, RateLimit: target.RateLimit,
 		MaxCost: task.MaxCost, StopReason: task.StopReason,
 		DatasetName: task.DatasetName, OnTurnFailure: task.OnTurnFailure, ClusterBy: task.ClusterBy, Adaptive: task.Adaptive,
-		MeaningModel: meaningModel, IsBlindReview: task.IsBlindReview, CreatedBy: task.CreatedBy,
+		MeaningModel: meaningModel, ReviewSettings: ReviewSettings(task.ReviewSettings), CreatedBy: task.CreatedBy,
 		StartedAt: rest.MomentOf(task.StartedAt), CompletedAt: rest.MomentOf(task.CompletedAt),
 		IsFinal: !task.Status.IsActive(), Statistics: statistics,
 	}

@@ -213,7 +213,7 @@ func queryOf(c echo.Context, task db.Task) (query results.Query, err error) {
 		name    string
 		choices []string
 		to      *string
-	}{{"filter", results.Filters(task), &query.Filter}, {"review", results.ReviewFilters(), &query.Review},
+	}{{"filter", results.Filters(task), &query.Filter}, {"review", results.ReviewFilters(task), &query.Review},
 		{"sort", results.Sorts, &query.Sort}} {
 		*parameter.to = c.QueryParam(parameter.name)
 		if parameter.name == "sort" && *parameter.to == "" {

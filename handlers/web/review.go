@@ -2,6 +2,7 @@ package web
 
 import (
 	"cmp"
+	"context"
 	"math"
 	"math/rand/v2"
 	"net/http"
@@ -58,11 +59,24 @@ func (p *Pages) nextReview(c echo.Context) error {
 	if after, err := strconv.Atoi(c.QueryParam("after")); err == nil {
 		behind = 1 + slices.IndexFunc(queue, func(item report.Summary) bool { return item.Number == after })
 	}
+	claims, err := p.reviews.Claims(c.Request().Context(), task.ID, r.Reviewer)
+	if err != nil {
+		return err
+	}
+	var free, taken []report.Summary
 	for n := range queue {
-		if item := queue[(behind+n)%len(queue)]; r.Waits(item) {
-			return c.Redirect(http.StatusSeeOther,
-				pages.KeepNotice(c, paths.WithQuery(paths.ReviewOf(task.ID, item.Number), r.Values())))
+		item := queue[(behind+n)%len(queue)]
+		switch {
+		case !r.Waits(item):
+		case r.Drawn == nil && review.IsTaken(r.Reviews[item.QuestionID], claims[item.ID], task.ReviewersPerItem):
+			taken = append(taken, item)
+		default:
+			free = append(free, item)
 		}
+	}
+	if waiting := slices.Concat(free, taken); len(waiting) > 0 {
+		return c.Redirect(http.StatusSeeOther,
+			pages.KeepNotice(c, paths.WithQuery(paths.ReviewOf(task.ID, waiting[0].Number), r.Values())))
 	}
 	end := pages.KeepNotice(c, paths.Review(task.ID))
 	if r.Drawn != nil {
@@ -119,7 +133,7 @@ func (p *Pages) reviewQuestion(c echo.Context) error {
 		j.View = cmp.Or(j.View, results.Merged) // also for short answers, because differences come first
 	}
 	j.Settle(cards)
-	if j.Reasons, err = p.reviews.ReasonsOf(ctx, task.ID); err != nil {
+	if err := p.claim(ctx, &j); err != nil {
 		return err
 	}
 	if !j.Narrows() {
@@ -135,6 +149,24 @@ func (p *Pages) reviewQuestion(c echo.Context) error {
 	return pages.Gates(c).Responses.Through(&c.Response().Writer, func() error {
 		return pages.Render(c, http.StatusOK, judging.Page(frame, j))
 	}, leave)
+}
+
+// claim notes that the reader is judging the question of a page, unless it is judged already, and reads who else is and
+// which reasons a verdict may have.
+func (p *Pages) claim(ctx context.Context, j *judging.Judging) (err error) {
+	if j.Reasons, err = p.reviews.ReasonsOf(ctx, j.Task.ID); err != nil {
+		return err
+	}
+	claims, err := p.reviews.Claims(ctx, j.Task.ID, j.Reviewer)
+	if err != nil {
+		return err
+	}
+	j.ClaimedBy = claims[j.Card.Item.ID]
+	isJudged := len(review.Own(j.Reviewer, j.Card.Reviews)) > 0
+	if j.Reviewer == "" || isJudged || !request.From(ctx).Role.Allows(people.Reviewer) {
+		return nil
+	}
+	return p.reviews.Claim(ctx, j.Card.Item.ID, j.Reviewer)
 }
 
 // same collects the questions whose answers have the same content.
@@ -253,7 +285,7 @@ func (p *Pages) undoSame(c echo.Context) error {
 
 // listVersions lists all verdicts that were ever given on a question.
 func (p *Pages) listVersions(c echo.Context) error {
-	_, item, _, err := p.question(c)
+	task, item, _, err := p.question(c)
 	if err != nil {
 		return err
 	}
@@ -261,6 +293,7 @@ func (p *Pages) listVersions(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	versions = review.Visible(task, versions, reviewer(c))
 	return pages.Render(c, http.StatusOK, judging.History(versions))
 }
 
@@ -371,7 +404,7 @@ func (p *Pages) assign(c echo.Context) error {
 	return pages.Done(c, paths.Review(task.ID), "assigned")
 }
 
-// setReview sets whether evaluators' verdicts are hidden from reviewers until they have given their own.
+// setReview sets how a task is reviewed, or shows the form again with its error and the typed values.
 func (p *Pages) setReview(c echo.Context) error {
 	task, err := p.reviewedTask(c)
 	if err != nil {
@@ -381,8 +414,19 @@ func (p *Pages) setReview(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	isBlind := submitted.Value("is_blind_review") == "true"
-	if err := p.reviews.SetBlind(c.Request().Context(), task.ID, isBlind); err != nil {
+	settings := db.ReviewSettings{IsBlindReview: submitted.Value("is_blind_review") == "true",
+		HidesReviews: submitted.Value("hides_reviews") == "true"}
+	if typed := submitted.Value("reviewers_per_item"); typed != "" {
+		count, err := strconv.Atoi(typed)
+		if err != nil || count < 1 || count > db.MaxReviewersPerItem {
+			fault := request.ParameterFault("reviewers_per_item", request.Between(1, db.MaxReviewersPerItem))
+			kept := judging.SignOffForm{Reviewer: reviewer(c), ReviewersPerItem: &typed,
+				SettingsProblem: fault.Message(pages.Locale(c))}
+			return p.renderSignOff(c, task, kept, http.StatusUnprocessableEntity)
+		}
+		settings.ReviewersPerItem = &count
+	}
+	if err := p.reviews.Set(c.Request().Context(), task.ID, settings); err != nil {
 		return err
 	}
 	return pages.Done(c, paths.Review(task.ID), "stored")
@@ -437,6 +481,9 @@ func (p *Pages) showPresence(c echo.Context) error {
 		after, err := strconv.ParseInt(typed, 10, 64)
 		if err != nil || after < 0 {
 			return request.ParameterFault("after", request.Between(0, math.MaxInt32))
+		}
+		if task.HidesReviews {
+			return pages.Render(c, http.StatusOK, judging.PresentPart(present)) // pages show these when they are loaded
 		}
 		if present.Changes, err = p.reviews.Since(ctx, task.ID, reviewer(c), after, judging.MostChanges+1); err != nil {
 			return err

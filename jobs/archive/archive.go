@@ -46,6 +46,8 @@ type header struct {
 	// AnswersFrom is the format of the file that the answers came from; absent if the task asked agents.
 	AnswersFrom   *string `json:"answers_from,omitempty"`
 	IsBlindReview bool    `json:"is_blind_review,omitempty"`
+	HidesReviews bool    `json:"hides_reviews,omitempty"`
+	ReviewersPerItem *int `json:"reviewers_per_item,omitempty"`
 	MaxCost       *string `json:"max_cost"`
 	DatasetName   string  `json:"dataset_name"`
 	Extension     string  `json:"dataset_extension"`
@@ -308,7 +310,8 @@ func headerOf(task db.Task) header {
 		MaxRetries: task.MaxRetries,
 		UseStream:  task.UseStream, Concurrency: task.Concurrency, OnTurnFailure: task.OnTurnFailure,
 		ClusterBy: task.ClusterBy, Adaptive: task.Adaptive, MeaningTarget: task.MeaningTarget,
-		AnswersFrom: task.AnswersFrom, IsBlindReview: task.IsBlindReview, MaxCost: task.MaxCost,
+		AnswersFrom: task.AnswersFrom, IsBlindReview: task.IsBlindReview, HidesReviews: task.HidesReviews,
+		ReviewersPerItem: task.ReviewersPerItem, MaxCost: task.MaxCost,
 		DatasetName: task.DatasetName,
 		Extension:   task.DatasetExtension, QuestionColumn: task.QuestionColumn, AnswerColumn: task.AnswerColumn,
 		VariableNames: listOf[variable](task.VariableNames),

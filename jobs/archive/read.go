@@ -197,6 +197,9 @@ func (h header) task(ctx context.Context, by db.Actor) (newTask, error) {
 	if h.AnswersFrom != nil {
 		choose(c, "answers_from", *h.AnswersFrom, answers.Formats[1:]...)
 	}
+	if h.ReviewersPerItem != nil {
+		c.number("reviewers_per_item", h.ReviewersPerItem, 1, db.MaxReviewersPerItem)
+	}
 	c.time("created_at", h.CreatedAt)
 	c.time("started_at", h.StartedAt)
 	c.time("completed_at", h.CompletedAt)
@@ -206,7 +209,9 @@ func (h header) task(ctx context.Context, by db.Actor) (newTask, error) {
 		ID: uuid.New(), Name: h.Name, RunsPerItem: h.RunsPerItem, TimeoutSeconds: h.TimeoutSeconds, MaxRetries: h.MaxRetries,
 		UseStream:   h.UseStream,
 		Concurrency: h.Concurrency, OnTurnFailure: h.OnTurnFailure, ClusterBy: h.ClusterBy, Adaptive: h.Adaptive,
-		MeaningTarget: h.MeaningTarget, AnswersFrom: h.AnswersFrom, IsBlindReview: h.IsBlindReview, MaxCost: h.MaxCost,
+		MeaningTarget: h.MeaningTarget, AnswersFrom: h.AnswersFrom, MaxCost: h.MaxCost,
+		ReviewSettings: db.ReviewSettings{IsBlindReview: h.IsBlindReview, HidesReviews: h.HidesReviews,
+			ReviewersPerItem: h.ReviewersPerItem},
 		DatasetName:      tasks.StorableName(h.DatasetName),
 		DatasetExtension: h.Extension, QuestionColumn: h.QuestionColumn, AnswerColumn: h.AnswerColumn,
 		IDColumn: h.IDColumn, DatasetEncoding: h.Encoding,

@@ -123,8 +123,7 @@ type Settings struct {
 	ClusterBy string
 	// Adaptive repeats questions until they are settled; nil means that all questions get the same number of runs.
 	Adaptive *db.Adaptive
-	// IsBlindReview hides evaluators' verdicts from a reviewer until the reviewer's own is given.
-	IsBlindReview bool
+	db.ReviewSettings
 }
 
 // File is a dataset file of at most dataset.MaxBytes.
@@ -315,7 +314,7 @@ func (s *Service) record(ctx context.Context, id, home uuid.UUID, by db.Actor, n
 		ID: id, ProjectID: home, Name: n.Name,
 		RunsPerItem: n.RunsPerItem, TimeoutSeconds: n.TimeoutSeconds, MaxRetries: n.MaxRetries,
 		UseStream: n.UseStream, Concurrency: n.Concurrency, OnTurnFailure: n.OnTurnFailure, ClusterBy: Given(n.ClusterBy),
-		Adaptive: n.Adaptive, IsBlindReview: n.IsBlindReview, MaxCost: Given(n.MaxCost),
+		Adaptive: n.Adaptive, ReviewSettings: n.ReviewSettings, MaxCost: Given(n.MaxCost),
 		DatasetName: StorableName(n.File.Name), DatasetExtension: n.Dataset.Extension, VariableNames: n.Dataset.VariableNames,
 		IDColumn: n.Layout.ID, QuestionColumn: n.Layout.Question, AnswerColumn: n.Layout.Answer,
 		DatasetEncoding: n.Layout.Encoding,
@@ -642,7 +641,7 @@ func (s *Service) CopySettings(ctx context.Context, source db.Task) (n New, err 
 			RunsPerItem: source.RunsPerItem, TimeoutSeconds: source.TimeoutSeconds, MaxRetries: source.MaxRetries,
 			Concurrency: source.Concurrency, UseStream: source.UseStream, RateLimit: s.DefaultRate,
 			OnTurnFailure: source.OnTurnFailure, ClusterBy: TextOf(source.ClusterBy), Adaptive: source.Adaptive,
-			IsBlindReview: source.IsBlindReview, MaxCost: TextOf(source.MaxCost),
+			ReviewSettings: source.ReviewSettings, MaxCost: TextOf(source.MaxCost),
 		},
 		DatasetID: source.DatasetID, DatasetVersion: source.DatasetVersion,
 	}

@@ -8,42 +8,28 @@ import (
 	"wending/db"
 	"wending/db/review"
 	"wending/views/text"
+	"wending/views/ui"
 )
-
-// filterPeople is the prefix of the filters for answers on which an evaluator and people agree or differ.
-const filterPeople = "people-"
-
-// FilterBesidePeople returns the filter that keeps the answers with these verdicts of the evaluator and of people.
-func FilterBesidePeople(evaluator int, judge, person bool) string {
-	return filterPeople + strconv.Itoa(evaluator) + "-" + word(judge) + "-" + word(person)
-}
-
-func word(passed bool) string {
-	if passed {
-		return "pass"
-	}
-	return "fail"
-}
 
 // besidePeople returns the filters of an evaluator, in the order of the table in the report.
 func besidePeople(evaluator db.Evaluator) (filters []string) {
 	for _, judge := range []bool{true, false} {
 		for _, person := range []bool{true, false} {
-			filters = append(filters, FilterBesidePeople(evaluator.Number, judge, person))
+			filters = append(filters, ui.FilterBesidePeople(evaluator.Number, judge, person))
 		}
 	}
 	return filters
 }
 
 // IsBesidePeople reports whether the query keeps answers by the verdicts of an evaluator and of people.
-func (q Query) IsBesidePeople() bool { return strings.HasPrefix(q.Filter, filterPeople) }
+func (q Query) IsBesidePeople() bool { return strings.HasPrefix(q.Filter, ui.FilterPeople) }
 
 // Compare returns the answers that both evaluators and people have judged, by the filter that keeps them and by item
 // id.
 func Compare(judged []review.JudgedRun) map[string]map[int64][]review.JudgedRun {
 	compared := map[string]map[int64][]review.JudgedRun{}
 	for _, one := range judged {
-		filter := FilterBesidePeople(one.Evaluator, one.Judge, one.Person)
+		filter := ui.FilterBesidePeople(one.Evaluator, one.Judge, one.Person)
 		if compared[filter] == nil {
 			compared[filter] = map[int64][]review.JudgedRun{}
 		}
@@ -81,7 +67,7 @@ func (r Report) answersKept() (count int) {
 // peopleName is the name of a filter by an evaluator's and people's verdicts.
 func (r Report) peopleName(locale text.Locale, filter string) string {
 	for _, evaluator := range r.Task.Evaluators {
-		if key, isOf := strings.CutPrefix(filter, filterPeople+strconv.Itoa(evaluator.Number)+"-"); isOf {
+		if key, isOf := strings.CutPrefix(filter, ui.FilterPeople+strconv.Itoa(evaluator.Number)+"-"); isOf {
 			return locale.Text("results.filter.people."+key, "Name", evaluator.Name)
 		}
 	}

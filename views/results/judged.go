@@ -33,7 +33,8 @@ func (r Report) Waits(item report.Summary) bool {
 	return r.IsTurnOf(item, r.Reviewer)
 }
 
-// Seal hides evaluators' verdicts on answers that the reader has not judged, if the task is reviewed blindly.
+// Seal hides evaluators' verdicts and those of other people on what the reader has not judged, if the task is reviewed
+// in that way.
 func (r Report) Seal(cards []Card) {
 	for n := range cards {
 		card := &cards[n]
@@ -42,7 +43,33 @@ func (r Report) Seal(cards []Card) {
 				run.Evaluations, run.Passed, card.IsSealed = nil, nil, true
 			}
 		}
+		own := review.Own(r.Reviewer, card.Reviews, card.AnswerReviews)
+		card.Reviews, card.AnswerReviews = card.seen(r, card.Reviews, own), card.seen(r, card.AnswerReviews, own)
 	}
+}
+
+// seen returns the verdicts that the reader, whose own verdicts on the question are own, may see.
+func (c *Card) seen(r Report, verdicts, own []review.Review) (seen []review.Review) {
+	for _, one := range verdicts {
+		if review.Sees(r.Task, one, r.Reviewer, own) {
+			seen = append(seen, one)
+		}
+	}
+	c.HidesReviews = c.HidesReviews || len(seen) < len(verdicts)
+	return seen
+}
+
+// SealedText explains what is hidden until the reader has judged a question; empty if nothing is.
+func (c Card) SealedText(locale text.Locale) string {
+	switch {
+	case c.IsSealed && c.HidesReviews:
+		return locale.Text("review.sealed.both")
+	case c.IsSealed:
+		return locale.Text("review.sealed")
+	case c.HidesReviews:
+		return locale.Text("review.sealed.people")
+	}
+	return ""
 }
 
 // Hides reports whether evaluators' verdicts on a run are to be hidden from a reviewer: the task is reviewed blindly,

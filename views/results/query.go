@@ -14,6 +14,7 @@ import (
 	"wending/db/report"
 	"wending/db/review"
 	"wending/views/paths"
+	"wending/views/ui"
 )
 
 // Query selects and orders the questions of a report.
@@ -212,11 +213,14 @@ const (
 	ReviewDisagree = "disagree"
 )
 
-// ReviewFilters returns the filters by people's verdicts; the empty name shows all.
-func ReviewFilters() []string {
+// ReviewFilters returns the filters by people's verdicts on a task's questions; the empty name shows all.
+func ReviewFilters(task db.Task) []string {
 	filters := []string{"", ReviewOpen, reviewMine}
 	for _, verdict := range review.Verdicts {
 		filters = append(filters, string(verdict))
+	}
+	if task.ReviewersPerItem != nil {
+		filters = append(filters, string(review.Others), string(review.Done))
 	}
 	return append(filters, ReviewDisagree)
 }
@@ -262,14 +266,24 @@ func Opinion(verdicts []review.Review) string {
 	return string(verdicts[0].Verdict)
 }
 
-// IsTurnOf reports whether a question waits for a reviewer's verdict: it is assigned to the reviewer, or to nobody.
+// IsTurnOf reports whether a question waits for a reviewer's verdict: it is assigned to the reviewer, or to nobody and
+// not complete.
 func (r Report) IsTurnOf(item report.Summary, reviewer string) bool {
-	if turns := r.Turns[item.ID]; len(turns) > 0 && !slices.Contains(turns, reviewer) {
+	turns := r.Turns[item.ID]
+	if len(turns) > 0 && !slices.Contains(turns, reviewer) || len(turns) == 0 && r.stateOf(item) == review.Done {
 		return false
 	}
 	return !slices.ContainsFunc(r.Reviews[item.QuestionID], func(one review.Review) bool {
 		return one.Reviewer == reviewer
 	})
+}
+
+// stateOf returns the state of a question's review; empty if no number of verdicts completes it.
+func (r Report) stateOf(item report.Summary) review.State {
+	if r.Task.ReviewersPerItem == nil {
+		return ""
+	}
+	return review.StateOf(r.Reviews[item.QuestionID], *r.Task.ReviewersPerItem)
 }
 
 func (r Report) passesFilter(item report.Summary, filter string) bool {
@@ -291,7 +305,7 @@ func (r Report) passesFilter(item report.Summary, filter string) bool {
 	case FilterSame:
 		return item.Level != nil && (*item.Level == measure.Identical || *item.Level == measure.FormatOnly)
 	}
-	if strings.HasPrefix(filter, filterPeople) {
+	if strings.HasPrefix(filter, ui.FilterPeople) {
 		return len(r.Compared[filter][item.ID]) > 0
 	}
 	if isMeaningFilter(filter) {
@@ -336,6 +350,8 @@ func (r Report) passesReview(item report.Summary, query Query) bool {
 		return true
 	case reviewMine:
 		return r.IsTurnOf(item, r.Reviewer)
+	case string(review.Others), string(review.Done):
+		return string(r.stateOf(item)) == query.Review
 	}
 	return Opinion(verdicts) == query.Review
 }

@@ -856,7 +856,7 @@ func opinions(live Live) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		for _, opinion := range results.ReviewFilters() {
+		for _, opinion := range results.ReviewFilters(live.Task) {
 			if count := live.Opinions[opinion]; count > 0 {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 54, "<li><a href=\"")
 				if templ_7745c5c3_Err != nil {

@@ -1,0 +1,87 @@
+package review
+
+import (
+	"slices"
+
+	"wending/db"
+)
+
+// State is how far the review of a question is, in a task whose questions are complete after a number of reviewers.
+type State string
+
+// A question has no verdict, it waits for the verdicts of further people, or it is complete.
+const (
+	Todo   State = "open"
+	Others State = "others"
+	Done   State = "done"
+)
+
+// StateOf returns the state of a question with these verdicts, if the verdicts of needed people complete it.
+func StateOf(verdicts []Review, needed int) State {
+	var reviewers []string
+	for _, one := range verdicts {
+		if !slices.Contains(reviewers, one.Reviewer) {
+			reviewers = append(reviewers, one.Reviewer)
+		}
+	}
+	switch {
+	case len(reviewers) >= needed:
+		return Done
+	case len(reviewers) > 0:
+		return Others
+	}
+	return Todo
+}
+
+// covers reports whether one's own verdict covers the place of another: the same answer, or the question as a whole.
+// In a task with one run of each question, both are the same.
+func (r Review) covers(task db.Task, other Place) bool {
+	return r.Variant == other.Variant && (r.RunIndex == nil || task.RunsPerItem == 1 ||
+		other.RunIndex != nil && *r.RunIndex == *other.RunIndex)
+}
+
+// Sees reports whether a reviewer may see a verdict of a task: others' may be hidden until the reviewer, whose current
+// verdicts on the question are own, has judged the same.
+func Sees(task db.Task, one Review, reviewer string, own []Review) bool {
+	return !task.HidesReviews || one.Reviewer == reviewer && reviewer != "" ||
+		slices.ContainsFunc(own, func(mine Review) bool { return mine.covers(task, one.Place) })
+}
+
+// Own returns the verdicts of a reviewer on the present answers; none if the name is empty.
+func Own(reviewer string, lists ...[]Review) (own []Review) {
+	for _, list := range lists {
+		for _, one := range list {
+			if reviewer != "" && one.Reviewer == reviewer && !one.IsOutdated {
+				own = append(own, one)
+			}
+		}
+	}
+	return own
+}
+
+// Visible returns the versions of verdicts on a question that a reviewer may see, newest first.
+func Visible(task db.Task, versions []Version, reviewer string) (seen []Version) {
+	type judged struct{ variant, run int }
+	var current []Review
+	decided := map[judged]bool{}
+	for _, one := range versions {
+		if one.Reviewer != reviewer {
+			continue
+		}
+		place := judged{variant: one.Variant}
+		if one.RunIndex != nil {
+			place.run = *one.RunIndex
+		}
+		if !decided[place] && !one.IsWithdrawn {
+			current = append(current, one.Review)
+		}
+		decided[place] = true
+	}
+	own := Own(reviewer, current)
+	for _, one := range versions {
+		if Sees(task, one.Review, reviewer, own) {
+			seen = append(seen, one)
+		}
+	}
+	return seen
+}
