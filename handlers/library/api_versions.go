@@ -81,6 +81,7 @@ func (e *endpoints) registerVersions(api huma.API) {
 		Summary: "Get a version of a prompt",
 		Faults:  []string{request.CodeNotFound},
 	}, e.getPromptVersion)
+	e.registerCorrections(api, paths.API+"/datasets/{id}")
 	rest.Register(api, e.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: datasetsPath, ID: "add-dataset-version", Tag: "library", Status: http.StatusCreated,
 		Summary: "Save the next version of a dataset",

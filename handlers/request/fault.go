@@ -554,8 +554,11 @@ func ofType(err error) *Fault {
 		grouping *review.GroupingConflictError
 		regroup  *tasks.RegroupError
 		leaving  *tasks.SensitiveError
+		file     *dataset.Error
 	)
 	switch {
+	case errors.As(err, &file):
+		return DatasetFault(err)
 	case errors.As(err, &leaving):
 		return sensitiveFault(leaving).WithCause(err)
 	case errors.As(err, &left) && left.Left < 1:

@@ -107,6 +107,8 @@ func (p *Pages) registerTask(compressed, plain *echo.Group) {
 	compressed.GET("/tasks/:taskId/results/:number/reviews", p.listVersions)
 	compressed.GET("/tasks/:taskId/results/:number/meaning", p.showMeaning)
 	compressed.POST("/tasks/:taskId/results/:number/meaning", p.regroup)
+	compressed.GET("/tasks/:taskId/results/:number/standard", p.showStandard)
+	compressed.POST("/tasks/:taskId/results/:number/standard", p.correctStandard)
 	compressed.GET("/tasks/:taskId/news", p.news)
 	compressed.GET("/tasks/:taskId/variants", p.showVariants)
 	compressed.GET("/tasks/:taskId/report", p.showSummary)

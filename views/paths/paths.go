@@ -202,6 +202,9 @@ func MeaningOf(id uuid.UUID, number, variant int) string {
 	return path
 }
 
+// StandardOf is where the standard answer to a question is corrected in its dataset.
+func StandardOf(id uuid.UUID, number int) string { return Question(id, number) + "/standard" }
+
 // ItemID returns the id of a question's element, which fragments of addresses use.
 func ItemID(item int64) string { return "q" + strconv.FormatInt(item, 10) }
 
