@@ -194,10 +194,8 @@ const taskColumns = `
 		t.concurrency, t.dataset_name, t.dataset_extension, t.id_column, t.question_column, t.answer_column,
 		t.dataset_encoding, t.dataset_id, t.dataset_version, t.variable_names, t.total_items, t.total_variants,
 		t.total_conversations, t.appended_items, t.on_turn_failure, t.cluster_by, t.adaptive, t.extra_runs, t.meaning_target,
-		t.answers_from, t.is_blind_review, t.hides_reviews, t.reviewers_per_item,
-		t.project_id, t.schedule_id, trim_scale(t.max_cost) AS max_cost,
-		t.created_by, t.created_at, t.started_at, t.completed_at,
-		t.statistics`
+		t.answers_from, t.is_blind_review, t.hides_reviews, t.reviewers_per_item, t.project_id, t.schedule_id,
+		trim_scale(t.max_cost) AS max_cost, t.created_by, t.created_at, t.started_at, t.completed_at, t.statistics`
 
 // listedTasks selects the stored columns of the tasks of $1 (an array of ids) in the scope $2, newest first, with the
 // newest launch. A task has results if that launch is not its first, because only a task that has ended is launched
@@ -287,11 +285,9 @@ func (n NewTask) row() Task {
 
 // ReviewSettings are the settings for reviewing a task.
 type ReviewSettings struct {
-	// IsBlindReview hides evaluators' verdicts from a reviewer until the reviewer's own is given, HidesReviews those of
-	// other people. ReviewersPerItem is how many people's verdicts complete a question; nil means that no number does.
-	IsBlindReview    bool `db:"is_blind_review"`
-	HidesReviews     bool `db:"hides_reviews"`
-	ReviewersPerItem *int `db:"reviewers_per_item"` // at most MaxReviewersPerItem
+	IsBlindReview    bool `db:"is_blind_review"`    // hides evaluators' verdicts from reviewers without their own
+	HidesReviews     bool `db:"hides_reviews"`      // hides other people's verdicts from them
+	ReviewersPerItem *int `db:"reviewers_per_item"` // how many people complete a question; nil: all are asked
 }
 
 // MaxReviewersPerItem bounds ReviewersPerItem.
@@ -299,18 +295,17 @@ const MaxReviewersPerItem = 10
 
 const insertTask = `
 	INSERT INTO evaluation_tasks (
-		id, task_name, runs_per_item, timeout_seconds, max_retries, use_stream, concurrency, dataset_name, dataset_extension,
-		id_column, question_column, answer_column, dataset_encoding, dataset_id, dataset_version, variable_names, total_items,
-		total_variants, total_conversations, on_turn_failure, cluster_by, adaptive, meaning_target, project_id, schedule_id,
-		max_cost, created_by, answers_from, is_blind_review, hides_reviews, reviewers_per_item)
+		id, task_name, runs_per_item, timeout_seconds, max_retries, use_stream, concurrency, dataset_name,
+		dataset_extension, id_column, question_column, answer_column, dataset_encoding, dataset_id, dataset_version,
+		variable_names, total_items, total_variants, total_conversations, on_turn_failure, cluster_by, adaptive,
+		meaning_target, project_id, schedule_id, max_cost, created_by, answers_from, is_blind_review, hides_reviews,
+		reviewers_per_item)
 	VALUES (
 		:id, :task_name, :runs_per_item, :timeout_seconds, :max_retries, :use_stream, :concurrency, :dataset_name,
-		:dataset_extension,
-		:id_column, :question_column, :answer_column, :dataset_encoding, :dataset_id, :dataset_version, :variable_names,
-		:total_items, :total_variants,
-		:total_conversations, :on_turn_failure, :cluster_by, CAST(:adaptive AS jsonb), :meaning_target, :project_id,
-		:schedule_id, CAST(:max_cost AS numeric), :created_by, :answers_from, :is_blind_review, :hides_reviews,
-		:reviewers_per_item)`
+		:dataset_extension, :id_column, :question_column, :answer_column, :dataset_encoding, :dataset_id,
+		:dataset_version, :variable_names, :total_items, :total_variants, :total_conversations, :on_turn_failure,
+		:cluster_by, CAST(:adaptive AS jsonb), :meaning_target, :project_id, :schedule_id, CAST(:max_cost AS numeric),
+		:created_by, :answers_from, :is_blind_review, :hides_reviews, :reviewers_per_item)`
 
 // CreateTask stores a task, its items and, unless it is a draft, its first launch in one transaction. It returns
 // the launch's id, which is uuid.Nil for a draft.

@@ -150,6 +150,7 @@ func (w *walk) library() {
 		w.do("GET", "datasets"+path, nil, 200)
 	}
 	require.Equal(w.t, 200, w.read("datasets/"+dataset+"/versions/1/file").StatusCode)
+	w.do("POST", "datasets/"+dataset+"/answers", object{"question_id": "q1", "standard_answer": "x"}, 201)
 	evaluator := id("evaluators", object{"name": "e", "kind": "contains", "config": object{"values": []string{"4"}}})
 	judgeModel, _ := w.chatTarget(w.t, "judge", judging.URL)
 	w.ids["judges"] = w.evaluator(w.t, "j", "judge", object{"model_id": judgeModel})
@@ -158,6 +159,9 @@ func (w *walk) library() {
 	w.do("POST", "evaluators/test", object{"kind": "judge", "config": object{"model_id": judgeModel}, "answer": "1",
 		"history": "h"}, 200)
 	w.do("GET", "evaluators/"+evaluator+"/versions", nil, 200)
+	w.do("GET", "evaluators/"+evaluator+"/people", nil, 200)
+	w.do("POST", "evaluators/"+evaluator+"/tune", object{"answers": 1}, 200)
+	w.do("POST", "evaluators/"+evaluator+"/tune", object{"answers": 201}, 422)
 	w.do("GET", "evaluators/"+evaluator+"/versions/1", nil, 200)
 	channel := id("channels", object{"name": "c", "kind": "webhook", "url": w.hook.URL, "secret": hookSecret})
 	w.do("POST", "channels/"+channel+"/test", nil, 200)
@@ -357,7 +361,8 @@ func (w *walk) review(path string) {
 	w.do("GET", path+"/samples", nil, 200)
 	w.do("PUT", path+"/review-assignments", object{"reviewers": []string{"李雷"}}, 200)
 	w.do("GET", path+"/review-assignments", nil, 200)
-	w.do("PUT", path+"/review-settings", object{"is_blind_review": true}, 200)
+	w.do("PUT", path+"/review-settings", object{"is_blind_review": true, "reviewers_per_item": 2}, 200)
+	w.do("PUT", path+"/review-settings", object{"is_blind_review": true, "reviewers_per_item": 11}, 422)
 	w.do("POST", path+"/sign-off", object{"reviewer": "李雷"}, 201)
 	w.do("GET", path+"/sign-offs", nil, 200)
 }
@@ -374,6 +379,8 @@ func (w *walk) group(path string) {
 	at, said := path+"/items/"+item["question_id"].(string)+"/meaning", object{"groups": []any{runs}, "reviewer": "李雷"}
 	w.do("PUT", at, said, 200)
 	w.do("PUT", at, said, 409)
+	w.do("DELETE", at+"?reviewer=%E6%9D%8E%E9%9B%B7&version=7", nil, 409)
+	w.do("DELETE", at+"?reviewer=%E6%9D%8E%E9%9B%B7&version=1", nil, 204)
 }
 
 func (w *walk) people() {
@@ -409,13 +416,14 @@ func (w *walk) people() {
 var bodies = map[string]any{
 	"put-review": object{"reviewer": "x", "verdict": "PASS"}, "sign-off": object{"reviewer": "x"},
 	"read-facts": object{"answers": []string{"1", "2"}}, "assign-reviews": object{"reviewers": []string{}},
-	"carry-reviews":        object{"from": uuid.NewString(), "reviewer": "x"},
-	"confirm-changes":      object{"against": uuid.NewString()},
-	"group-answers":        object{"model_id": uuid.NewString()},
-	"draw-sample":          object{"size": 1},
-	"put-review-settings":  object{"is_blind_review": false},
-	"put-meaning":          object{"groups": [][]int{{1}}, "reviewer": "x"},
-	"put-project-settings": object{"review_reasons": []string{}},
+	"carry-reviews":           object{"from": uuid.NewString(), "reviewer": "x"},
+	"confirm-changes":         object{"against": uuid.NewString()},
+	"group-answers":           object{"model_id": uuid.NewString()},
+	"draw-sample":             object{"size": 1},
+	"correct-standard-answer": object{"standard_answer": "x"},
+	"put-review-settings":     object{"is_blind_review": false},
+	"put-meaning":             object{"groups": [][]int{{1}}, "reviewer": "x"},
+	"put-project-settings":    object{"review_reasons": []string{}},
 }
 
 // filled returns an operation's path with the ids of nonexistent objects, and the query that it requires.
@@ -427,7 +435,8 @@ func filled(one *operation) string {
 		return uuid.NewString()
 	}), libraryAPI)
 	return path + map[string]string{
-		"withdraw-review": "?reviewer=x&version=1", "compare-tasks": "?a=" + uuid.NewString() + "&b=" + uuid.NewString(),
+		"withdraw-review": "?reviewer=x&version=1", "withdraw-meaning": "?reviewer=x&version=1",
+		"compare-tasks":          "?a=" + uuid.NewString() + "&b=" + uuid.NewString(),
 		"list-shares":            "?task_id=" + uuid.NewString(),
 		"list-carriable-reviews": "?from=" + uuid.NewString(), "withdraw-carried-reviews": "?reviewer=x",
 	}[one.id]

@@ -1,6 +1,7 @@
 package handlers_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/PuerkitoBio/goquery"
 	"github.com/stretchr/testify/require"
+	"github.com/xuri/excelize/v2"
 
 	"wending/jobs/agent/agenttest"
 )
@@ -163,6 +165,30 @@ func TestAnswersOnWhichJudgeAndPeoplePart(t *testing.T) {
 	})
 	require.Equal(t, 6, answers)
 	require.Zero(t, s.get(t, "/tasks/"+id+"/results/print").page(t).Find("a[href*='people-1']").Length())
+
+	judge := s.entry(t, "GET", "evaluators", nil, 200)["items"].([]any)[0].(object)["id"].(string)
+	record := s.entry(t, "GET", "evaluators/"+judge+"/people", nil, 200)["items"].([]any)[0].(object)
+	counts := object{"pass_pass": 2.0, "pass_fail": 1.0, "fail_pass": 2.0, "fail_fail": 1.0}
+	require.EqualValues(t, 1, record["version"])
+	require.Equal(t, counts, record["people"].(object)["confusion"])
+	require.Equal(t, counts, record["tasks"].([]any)[0].(object)["confusion"])
+	require.Equal(t, id, record["tasks"].([]any)[0].(object)["task_id"])
+	panel := s.get(t, "/library/evaluators/"+judge).page(t).Find("#people")
+	require.Contains(t, panel.Find(".sentences").Text(), "6 个，其中 3 个（50.0%）结论一致")
+	require.NotContains(t, panel.Text(), "校正", "samples of several tasks are not one")
+	require.Equal(t, 4, panel.Find("td.number a").Length())
+	panel.Find("td.number a").Each(func(_ int, cell *goquery.Selection) {
+		shown := s.get(t, cell.AttrOr("href", "")).page(t).Find("article.result .run").Length()
+		require.Equal(t, cell.Text(), strconv.Itoa(shown))
+	})
+
+	require.Contains(t, s.get(t, api+"/"+id+"/export?format=html").page(t).Text(), "6 个，其中 3 个（50.0%）结论一致")
+	book, err := excelize.OpenReader(bytes.NewReader(s.get(t, api+"/"+id+"/export?format=xlsx&lang=en").body))
+	require.NoError(t, err)
+	rows, err := book.GetRows("Judges and people")
+	require.NoError(t, err)
+	require.Len(t, rows, 2)
+	require.Equal(t, []string{"裁判", "6", "2", "1", "2", "1", "50.00%"}, rows[1][:7])
 }
 
 // In a blind review, pages show a judge's verdict on an answer only to those who have judged it themselves.
@@ -221,4 +247,117 @@ func TestAReviewIsBlind(t *testing.T) {
 	require.Equal(t, true, s.get(t, api+"/"+copied).mustBe(t, 200)["is_blind_review"], "a copy is reviewed alike")
 	s.send(t, http.MethodPut, api+"/"+id+"/review-settings", object{"is_blind_review": false}).mustBe(t, 200)
 	requireShown("韩梅梅", answers, 24, 0)
+}
+
+// A changed judge is tried on the answers that people have judged, beside its saved version, and saved if it is better.
+func TestAJudgeIsTuned(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	s.judgedTask(t)
+	saved := s.entry(t, "GET", "evaluators", nil, 200)["items"].([]any)[0].(object)
+	judge, config := "evaluators/"+saved["id"].(string), saved["config"].(object)
+	config["threshold"] = 20 // passes what is rated 30
+	tuned := s.entry(t, "POST", judge+"/tune", object{"config": config}, 200)
+	require.EqualValues(t, 1, tuned["version"])
+	require.EqualValues(t, 0, tuned["unrated"])
+	require.Equal(t, object{"pass_pass": 2.0, "pass_fail": 1.0, "fail_pass": 2.0, "fail_fail": 1.0},
+		tuned["before"].(object)["confusion"])
+	require.Equal(t, object{"pass_pass": 4.0, "pass_fail": 2.0, "fail_pass": 0.0, "fail_fail": 0.0},
+		tuned["after"].(object)["confusion"])
+	require.Len(t, tuned["items"], 6)
+	for _, item := range tuned["items"].([]any) {
+		require.Equal(t, true, item.(object)["after"])
+	}
+	require.Len(t, s.entry(t, "POST", judge+"/tune", object{"answers": 2}, 200)["items"], 2)
+	config["votes"] = 2
+	s.entry(t, "POST", judge+"/tune", object{"config": config}, 422)
+	config["votes"], config["model_id"] = 1, saved["id"]
+	s.entry(t, "POST", judge+"/tune", object{"config": config}, 422)
+
+	path := "/library/evaluators/"
+	page := s.get(t, path+saved["id"].(string)).page(t)
+	require.Contains(t, page.Find("select[name=try_task] option[value=judged-20]").Text(), "人评过的 6 个回答")
+	require.Zero(t, page.Find("select[name=try_task] option[value=judged-60]").Length())
+	values := formOf(page)
+	values["try_task"], values["config_threshold"] = "judged-20", "20"
+	shown := s.post(t, path+"test", values).page(t).Find("#tried")
+	require.Equal(t, []string{"3 / 6（50.0%）", "4 / 6（66.7%）"}, shown.Find("tbody td:nth-child(2)").Map(
+		func(_ int, cell *goquery.Selection) string { return cell.Text() }))
+	require.Equal(t, 2, shown.Find(".tried li").Length(), "people failed two answers that it passes")
+	require.Contains(t, shown.Find(".tried li").First().Text(), "人：不通过")
+	require.EqualValues(t, 1, s.entry(t, "GET", judge, nil, 200)["version"], "nothing was saved")
+}
+
+// Where a task asks for it, other people's verdicts are shown to a reviewer only after the reviewer's own, and questions
+// are complete after a number of reviewers.
+func TestReviewersJudgeApart(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	id, _ := s.judgedTask(t)
+	task, settings := api+"/"+id, "/tasks/"+id+"/review/settings"
+	verdicts := func(name string) int {
+		return s.as(t, name, "/tasks/"+id+"/results?view=columns").page(t).Find(
+			".said-list li[data-verdict]:not([hidden])").Length()
+	}
+	put := func(name, question string) {
+		t.Helper()
+		for variant := 1; variant <= 2; variant++ {
+			s.send(t, http.MethodPut, task+"/items/"+question+"/review", object{"reviewer": name, "verdict": "FAIL",
+				"variant": variant}).mustBe(t, 200)
+		}
+	}
+	require.Equal(t, 6, verdicts("韩梅梅"))
+	for _, wrong := range []string{"0", "11", "x"} {
+		refused := s.post(t, settings, map[string]string{"reviewers_per_item": wrong})
+		require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
+		form := refused.page(t).Find("#review-settings")
+		require.Equal(t, wrong, form.Find("[name=reviewers_per_item]").AttrOr("value", ""))
+		require.NotEmpty(t, form.Find("[role=alert]").Text())
+	}
+	s.post(t, settings, map[string]string{"hides_reviews": "true", "reviewers_per_item": "2"}).mustBe(t, 303)
+	detail := s.get(t, task).mustBe(t, 200)
+	require.Equal(t, []any{false, true, 2.0}, []any{detail["is_blind_review"], detail["hides_reviews"],
+		detail["reviewers_per_item"]})
+	form := s.get(t, "/tasks/"+id+"/review").page(t).Find("#review-settings")
+	require.Equal(t, 1, form.Find("[name=hides_reviews][checked]").Length())
+	require.Equal(t, "2", form.Find("[name=reviewers_per_item]").AttrOr("value", ""))
+
+	require.Zero(t, verdicts("韩梅梅"))
+	require.Zero(t, verdicts(""))
+	require.Equal(t, 6, verdicts("李雷"), "one's own")
+	history := "/tasks/" + id + "/results/1/reviews"
+	require.NotContains(t, s.as(t, "韩梅梅", history).page(t).Text(), "李雷")
+	require.Contains(t, s.as(t, "李雷", history).page(t).Text(), "李雷")
+	put("韩梅梅", "q1")
+	require.Equal(t, 3, verdicts("韩梅梅"), "two own, and what another person said on an answer to the question")
+	require.Contains(t, s.as(t, "韩梅梅", history).page(t).Text(), "李雷")
+
+	shown := func(name, filter string) int {
+		return s.as(t, name, "/tasks/"+id+"/results?review="+filter).page(t).Find("article.result").Length()
+	}
+	require.Equal(t, []int{5, 1, 0}, []int{shown("", "open"), shown("", "others"), shown("", "done")})
+	require.Equal(t, 6, shown("王五", "mine"))
+	put("李雷", "q1")
+	require.Equal(t, []int{5, 0, 1}, []int{shown("", "open"), shown("", "others"), shown("", "done")})
+	require.Equal(t, 5, shown("王五", "mine"), "a complete question waits for nobody else")
+	require.Equal(t, 1, s.get(t, "/tasks/"+id+"/review").page(t).Find("a[href*='review=done']").Length())
+
+	// 王五 has opened a question that waits for one more person: 赵六 is led to another one, and sees who is judging.
+	put("韩梅梅", "q2")
+	require.Contains(t, s.as(t, "王五", "/tasks/"+id+"/review/2").page(t).Find("h1").Text(), "问2")
+	require.Contains(t, s.as(t, "赵六", "/tasks/"+id+"/review/2").page(t).Find(".position").Text(), "王五 正在评")
+	for after := 1; after <= 6; after++ {
+		next := s.as(t, "孙七", "/tasks/"+id+"/review/next?after="+strconv.Itoa(after)).Header.Get("Location")
+		require.NotContains(t, next, "/review/2", "others are judging it")
+	}
+	put("王五", "q2")
+	require.NotContains(t, s.as(t, "赵六", "/tasks/"+id+"/review/2").page(t).Find(".position").Text(), "王五",
+		"whoever has judged it is done")
+
+	copied := s.post(t, task+"/clone", map[string]string{"start": "false"}).mustBe(t, 201)["task_id"].(string)
+	require.EqualValues(t, 2, s.get(t, api+"/"+copied).mustBe(t, 200)["reviewers_per_item"])
+	s.send(t, http.MethodPut, task+"/review-settings", object{"is_blind_review": false}).mustBe(t, 200)
+	require.Nil(t, s.get(t, task).mustBe(t, 200)["reviewers_per_item"])
+	require.Equal(t, http.StatusSeeOther, s.get(t, "/tasks/"+id+"/results?review=done").StatusCode,
+		"without a number no question is complete")
 }

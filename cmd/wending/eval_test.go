@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -123,4 +124,72 @@ fail_under: {success_rate: 1}
 	left, err := filepath.Glob(filepath.Join(os.TempDir(), "wending-eval-*"))
 	require.NoError(t, err)
 	require.Empty(t, left)
+}
+
+// A gate that demands a fit judge passes only once people's verdicts have shown that the judge is fit.
+func TestAGateDemandsAFitJudge(t *testing.T) {
+	t.Parallel()
+	judging := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		prompt := fmt.Sprint(call.Body["messages"])
+		rating := 20
+		if strings.Contains(prompt, "stated right") {
+			rating = 90
+		}
+		_, _ = fmt.Fprintf(w, `{"choices":[{"message":{"content":"{\"overall\": %d}"}}]}`, rating)
+	})
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		answer := "stated wrong"
+		if strings.HasSuffix(call.Question, "1") {
+			answer = "stated right"
+		}
+		agenttest.Stream(w, answer)
+	})
+	folder := t.TempDir()
+	questions := "question_id,question,standard_answer\n"
+	for n := range 24 {
+		questions += fmt.Sprintf("q%d,question %d,x\n", n, n%2)
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "q.csv"), []byte(questions), 0o600))
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0")
+	provider := save(t, program.url, "providers", map[string]any{"name": "p", "protocol": "openai",
+		"base_url": judging.URL, "api_key": "k", "rate_limit": "unlimited"})
+	model := save(t, program.url, "models", map[string]any{"provider_id": provider, "model_id": "m"})
+	judge := save(t, program.url, "evaluators", map[string]any{"name": "j", "kind": "judge",
+		"config": map[string]any{"model_id": model, "dimensions": []string{"overall"}}})
+	file := filepath.Join(folder, "task.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(`task_name: gate
+agent_api_url: `+fake.URL+`
+dataset_file: q.csv
+runs_per_item: 1
+rate_limit: unlimited
+evaluators: [`+judge+`]
+fail_under: {pass_rate: 0.4}
+`), 0o600))
+	args := []string{"-f", file, "--server", program.url}
+
+	code, stdout, stderr := eval(t, args...)
+	require.Zero(t, code, stderr)
+	require.Contains(t, stdout, "warning: the judge j is not shown to be fit to gate releases: it has been compared with "+
+		"people on 0 answers")
+	code, stdout, stderr = eval(t, append(args, "--require-fit")...)
+	require.Equal(t, 1, code, stderr)
+	require.Contains(t, stdout, "ok   pass_rate")
+	require.Contains(t, stderr, "the judge j is not shown to be fit")
+
+	id := strings.Fields(stdout)[1]
+	for n := range 24 {
+		verdict := map[int]string{0: "FAIL", 1: "PASS"}[n%2]
+		body := fmt.Sprintf(`{"reviewer": "r", "verdict": %q}`, verdict)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPut,
+			fmt.Sprintf("%s/api/v1/evaluation-tasks/%s/items/q%d/review", program.url, id, n), strings.NewReader(body))
+		require.NoError(t, err)
+		request.Header.Set("Content-Type", "application/json")
+		answer, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+		require.Equal(t, http.StatusOK, answer.StatusCode)
+	}
+	code, stdout, stderr = eval(t, append(args, "--require-fit")...)
+	require.Zero(t, code, stderr)
+	require.NotContains(t, stdout, "warning")
 }

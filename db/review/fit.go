@@ -54,14 +54,15 @@ type Fit struct {
 	CorrectedInterval measure.Interval `json:"pass_rate_corrected_interval" doc:"95 % interval of pass_rate_corrected: [low, high]" example:"[0.69,0.87]"`
 	Fitness           *Fitness         `json:"fitness" enum:"explore,trend,gate" doc:"What the judge is fit for, by κ: below 0.4 to explore, from 0.4 to watch trends, from 0.7 to gate releases; null below 20 verdicts or where κ is unknown"`
 	Needed            []Needed         `json:"verdicts_needed" nullable:"false" doc:"How many more verdicts on a random sample would narrow pass_rate_corrected; empty while it is unknown"`
+	KappaNeeded       []Needed         `json:"kappa_verdicts_needed" nullable:"false" doc:"How many more verdicts would narrow kappa, if they agree as often as the present ones; empty while kappa_interval is null"`
 }
 
 // Confusion counts runs by the judge's verdict and people's.
 type Confusion struct {
-	PassPass int `json:"pass_pass" doc:"Passed by the judge and by people" example:"40"`
-	PassFail int `json:"pass_fail" doc:"Passed by the judge, failed by people" example:"5"`
-	FailPass int `json:"fail_pass" doc:"Failed by the judge, passed by people" example:"3"`
-	FailFail int `json:"fail_fail" doc:"Failed by both" example:"12"`
+	PassPass int `json:"pass_pass" db:"pass_pass" doc:"Passed by the judge and by people" example:"40"`
+	PassFail int `json:"pass_fail" db:"pass_fail" doc:"Passed by the judge, failed by people" example:"5"`
+	FailPass int `json:"fail_pass" db:"fail_pass" doc:"Failed by the judge, passed by people" example:"3"`
+	FailFail int `json:"fail_fail" db:"fail_fail" doc:"Failed by both" example:"12"`
 }
 
 // Needed is how many more verdicts would narrow an interval.
@@ -70,8 +71,12 @@ type Needed struct {
 	More      *int    `json:"more" doc:"How many more verdicts that takes, about; null if the task has too few questions" example:"140"`
 }
 
-// halfWidths are the half-widths to which more verdicts could narrow an interval.
-var halfWidths = []float64{0.1, 0.05, 0.03}
+// halfWidths and kappaHalfWidths are the half-widths to which more verdicts could narrow the intervals of a corrected
+// pass rate and of κ.
+var (
+	halfWidths      = []float64{0.1, 0.05, 0.03}
+	kappaHalfWidths = []float64{0.2, 0.1, 0.05}
+)
 
 // Judgements counts all runs on which a judge reached a verdict.
 type Judgements struct {
@@ -82,30 +87,51 @@ type Judgements struct {
 
 // FitOf compares a judge with people on the runs that both judged.
 func FitOf(runs []Labelled, all Judgements) Fit {
-	fit := Fit{N: len(runs), Needed: []Needed{}}
+	var counts Confusion
 	var sample drawn
 	for _, run := range runs {
-		switch {
-		case run.Judge && run.Person:
-			fit.Confusion.PassPass++
-		case run.Judge:
-			fit.Confusion.PassFail++
-		case run.Person:
-			fit.Confusion.FailPass++
-		default:
-			fit.Confusion.FailFail++
-		}
+		counts.Add(run.Judge, run.Person)
 		if run.IsSampled {
 			sample.people = append(sample.people, indicator(run.Person))
 			sample.judge = append(sample.judge, indicator(run.Judge))
 		}
 	}
-	c := fit.Confusion
+	fit := counts.Fit()
+	fit.Sampled = len(sample.people)
+	fit.IsRandom = fit.Sampled > 0
+	if fit.Sampled >= fewestLabels {
+		sample.correct(&fit, all)
+	}
+	return fit
+}
+
+// Add counts a run by the verdicts of the judge and of people.
+func (c *Confusion) Add(judge, person bool) {
+	switch {
+	case judge && person:
+		c.PassPass++
+	case judge:
+		c.PassFail++
+	case person:
+		c.FailPass++
+	default:
+		c.FailFail++
+	}
+}
+
+// Plus returns the sum of the counts.
+func (c Confusion) Plus(other Confusion) Confusion {
+	return Confusion{c.PassPass + other.PassPass, c.PassFail + other.PassFail, c.FailPass + other.FailPass,
+		c.FailFail + other.FailFail}
+}
+
+// Fit compares a judge with people by these counts, without correcting its pass rate.
+func (c Confusion) Fit() Fit {
+	fit := Fit{N: c.PassPass + c.PassFail + c.FailPass + c.FailFail, Confusion: c, Needed: []Needed{}}
 	fit.Agreement = ratio(c.PassPass+c.FailFail, fit.N)
 	fit.Sensitivity, fit.Specificity = ratio(c.PassPass, c.PassPass+c.FailPass), ratio(c.FailFail, c.PassFail+c.FailFail)
 	fit.Kappa, fit.KappaInterval = c.kappa()
-	fit.Sampled = len(sample.people)
-	fit.IsRandom = fit.Sampled > 0
+	fit.KappaNeeded = fit.kappaNeeded()
 	if fit.N >= fewestLabels && fit.Kappa != nil {
 		fitness := FitToExplore
 		switch {
@@ -116,10 +142,21 @@ func FitOf(runs []Labelled, all Judgements) Fit {
 		}
 		fit.Fitness = &fitness
 	}
-	if fit.Sampled >= fewestLabels {
-		sample.correct(&fit, all)
-	}
 	return fit
+}
+
+// kappaNeeded returns how many more verdicts would narrow the interval of κ: its variance is proportional to 1/n.
+func (f Fit) kappaNeeded() []Needed {
+	needed := []Needed{}
+	if f.KappaInterval == nil {
+		return needed
+	}
+	half := max(f.KappaInterval[1]-*f.Kappa, *f.Kappa-f.KappaInterval[0]) // one end may be clipped
+	for _, wanted := range kappaHalfWidths {
+		more := max(0, int(math.Ceil(float64(f.N)*half*half/(wanted*wanted)))-f.N)
+		needed = append(needed, Needed{wanted, &more})
+	}
+	return needed
 }
 
 func indicator(is bool) float64 {

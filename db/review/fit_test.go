@@ -31,6 +31,10 @@ func TestAJudgeIsComparedWithPeople(t *testing.T) {
 	require.Equal(t, review.FitForTrends, *fit.Fitness, "0.4 itself is enough")
 	// Computed separately from the formula of Fleiss, Cohen and Everitt: the standard error is 0.126996.
 	require.InDeltaSlice(t, []float64{0.151092, 0.648908}, []float64(fit.KappaInterval), 1e-6)
+	require.Len(t, fit.KappaNeeded, 3)
+	for n, more := range []int{28, 260, 1190} {
+		require.Equal(t, more, *fit.KappaNeeded[n].More, "half of the interval is 0.248908 wide with 50 verdicts")
+	}
 	require.InDelta(t, 0.6, *fit.Corrected, 1e-12, "people judged every run: their own rate")
 }
 
@@ -42,6 +46,7 @@ func TestTheEdgesOfAFit(t *testing.T) {
 	require.Nil(t, none.Fitness)
 	require.False(t, none.IsRandom)
 	require.NotNil(t, none.Needed)
+	require.NotNil(t, none.KappaNeeded)
 
 	same := review.FitOf(runs(30, 0, 0, 0), review.Judgements{Runs: 300, Passes: 300, Questions: 300})
 	require.Nil(t, same.Kappa, "without variety nothing is known about chance")

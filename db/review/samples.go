@@ -246,11 +246,11 @@ func (r Reviews) Judged(ctx context.Context, taskID uuid.UUID) (judged []JudgedR
 	return judged, err
 }
 
-// Record compares a version of a saved evaluator with people, over all tasks of a project that used it. The pass rate
-// is not corrected: samples of several tasks are not one random sample.
-func (r Reviews) Record(ctx context.Context, project, evaluator uuid.UUID, version int) (Fit, error) {
-	const read = `
-		SELECT e.passed, people.passes > people.fails AS person
+// judgedByAll returns the part of a statement that selects the runs r on which version $3 of a saved evaluator, $2, and
+// people have reached a verdict, in the tasks t of the scope $1; version 0 means all. The evaluator's verdicts are e,
+// and people counts those of people.
+func judgedByAll() string {
+	return `
 		FROM (
 			SELECT DISTINCT i.id, i.task_id
 			FROM task_evaluators te
@@ -258,11 +258,11 @@ func (r Reviews) Record(ctx context.Context, project, evaluator uuid.UUID, versi
 			JOIN reviews v ON v.item_id = i.id
 			WHERE te.evaluator_id = $2
 		) i -- people judge few questions, so these are found first
-		JOIN evaluation_tasks t ON t.id = i.task_id AND t.project_id = $1
+		JOIN evaluation_tasks t ON t.id = i.task_id AND ` + db.Within("t.project_id", "$1") + `
 		JOIN task_evaluators te ON te.task_id = t.id AND te.evaluator_id = $2
 		JOIN evaluation_runs r ON r.item_id = i.id AND r.is_current AND r.run_index <= t.runs_per_item
 		JOIN evaluations e ON e.run_id = r.id AND e.evaluator = te.number AND e.passed IS NOT NULL
-			AND coalesce(e.version, te.version) = $3
+			AND ($3 = 0 OR coalesce(e.version, te.version) = $3)
 		CROSS JOIN LATERAL (
 			SELECT count(*) FILTER (WHERE said.verdict = 'PASS') AS passes,
 				count(*) FILTER (WHERE said.verdict = 'FAIL') AS fails
@@ -272,14 +272,96 @@ func (r Reviews) Record(ctx context.Context, project, evaluator uuid.UUID, versi
 			) said
 		) people
 		WHERE people.passes <> people.fails`
-	type row struct{ Passed, Person bool }
-	var labelled []Labelled
-	err := pg.EachRow(ctx, r.db, "compare the evaluator with people", read, []any{project, evaluator, version},
-		func(one row) error {
-			labelled = append(labelled, Labelled{Judge: one.Passed, Person: one.Person})
-			return nil
-		})
-	return FitOf(labelled, Judgements{}), err
+}
+
+// JudgedTask compares the verdicts of a version of a saved evaluator with people's, in a task.
+type JudgedTask struct {
+	TaskID uuid.UUID `db:"task_id"`
+	Name   string    `db:"task_name"`
+	// Evaluator is the evaluator's number in the task.
+	Evaluator int `db:"evaluator"`
+	Version   int `db:"version"`
+	Confusion
+}
+
+// JudgedTasks compares a saved evaluator with people in each task that used it, for each version, newest first; tasks
+// without common verdicts are left out. version 0 means all versions.
+func (r Reviews) JudgedTasks(ctx context.Context, scope db.Scope, evaluator uuid.UUID,
+	version int) (tasks []JudgedTask, err error) {
+	read := `
+		SELECT t.id AS task_id, t.task_name, te.number AS evaluator, coalesce(e.version, te.version) AS version,
+			count(*) FILTER (WHERE e.passed AND people.passes > people.fails) AS pass_pass,
+			count(*) FILTER (WHERE e.passed AND people.passes < people.fails) AS pass_fail,
+			count(*) FILTER (WHERE NOT e.passed AND people.passes > people.fails) AS fail_pass,
+			count(*) FILTER (WHERE NOT e.passed AND people.passes < people.fails) AS fail_fail` + judgedByAll() + `
+		GROUP BY t.id, te.number, coalesce(e.version, te.version)
+		ORDER BY coalesce(e.version, te.version) DESC, t.created_at DESC, t.id, te.number`
+	err = r.db.SelectContext(ctx, &tasks, read, scope, evaluator, version)
+	return tasks, pg.Classify("compare the evaluator with people", err)
+}
+
+// Record compares a version of a saved evaluator with people, over all tasks of a project that used it. The pass rate
+// is not corrected: samples of several tasks are not one random sample.
+func (r Reviews) Record(ctx context.Context, project, evaluator uuid.UUID, version int) (Fit, error) {
+	tasks, err := r.JudgedTasks(ctx, db.InProject(project), evaluator, version)
+	var counts Confusion
+	for _, task := range tasks {
+		counts = counts.Plus(task.Confusion)
+	}
+	return counts.Fit(), err
+}
+
+// VersionRecord compares a version of a saved evaluator with people, over all tasks that used it.
+type VersionRecord struct {
+	Version int
+	Tasks   []JudgedTask
+	Fit     Fit
+}
+
+// Records compares the versions of a saved evaluator with people, newest first; versions without common verdicts are
+// left out.
+func (r Reviews) Records(ctx context.Context, scope db.Scope,
+	evaluator uuid.UUID) (records []VersionRecord, err error) {
+	tasks, err := r.JudgedTasks(ctx, scope, evaluator, 0)
+	for _, task := range tasks {
+		if last := len(records) - 1; last < 0 || records[last].Version != task.Version {
+			records = append(records, VersionRecord{Version: task.Version})
+		}
+		last := &records[len(records)-1]
+		last.Tasks = append(last.Tasks, task)
+		last.Fit = last.Fit.Confusion.Plus(task.Confusion).Fit()
+	}
+	return records, err
+}
+
+// JudgedAnswer is an answer on which a version of a saved evaluator and people have reached a verdict.
+type JudgedAnswer struct {
+	TaskID      uuid.UUID `db:"task_id"`
+	RunID       int64     `db:"run_id"`
+	ItemID      int64     `db:"item_id"`
+	Variant     int       `db:"variant"`
+	RunIndex    int       `db:"run_index"`
+	LatencyMS   *int      `db:"latency_ms"`
+	TotalTokens *int      `db:"total_tokens"`
+	// Passed reports whether the version passed it, Person whether people did.
+	Passed bool `db:"passed"`
+	Person bool `db:"person"`
+}
+
+// JudgedAnswers returns at most most of the answers that a version of a saved evaluator and people have judged. Those
+// of random samples come first; the others are a random choice, which stays the same.
+func (r Reviews) JudgedAnswers(ctx context.Context, scope db.Scope, evaluator uuid.UUID, version,
+	most int) (answers []JudgedAnswer, err error) {
+	read := `
+		SELECT t.id AS task_id, r.id AS run_id, r.item_id, r.variant, r.run_index, r.latency_ms, r.total_tokens, e.passed,
+			people.passes > people.fails AS person` + judgedByAll() + `
+		ORDER BY NOT EXISTS (
+			SELECT
+			FROM sampled_runs s
+			WHERE s.item_id = r.item_id AND s.variant = r.variant AND s.run_index = r.run_index), md5(r.id::text)
+		LIMIT $4`
+	err = r.db.SelectContext(ctx, &answers, read, scope, evaluator, version, most)
+	return answers, pg.Classify("find the answers that people have judged", err)
 }
 
 // Fits compares the evaluators of a task with people, by the evaluators' numbers.

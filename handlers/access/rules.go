@@ -177,6 +177,8 @@ GET    /tasks/:taskId/results/print                      viewer        task     
 GET    /tasks/:taskId/results/:number                    viewer        task
 GET    /tasks/:taskId/results/:number/meaning            viewer        task
 POST   /tasks/:taskId/results/:number/meaning            reviewer      task            review.group
+GET    /tasks/:taskId/results/:number/standard           viewer        task
+POST   /tasks/:taskId/results/:number/standard           editor        task            dataset.change
 GET    /tasks/:taskId/results/:number/reviews            viewer        task
 GET    /tasks/:taskId/dataset                            viewer        task            dataset.download
 GET    /tasks/:taskId/review                             viewer        task
@@ -234,6 +236,7 @@ GET    /api/v1/evaluation-tasks/:task_id/items           viewer        task
 GET    /api/v1/evaluation-tasks/:task_id/tools           viewer        task
 POST   /api/v1/evaluation-tasks/:task_id/items           editor        task            task.append
 PUT    /api/v1/evaluation-tasks/:task_id/items/:question_id/meaning  reviewer  task  review.group
+DELETE /api/v1/evaluation-tasks/:task_id/items/:question_id/meaning  reviewer  task  review.withdraw
 PUT    /api/v1/evaluation-tasks/:task_id/items/:question_id/review   reviewer  task  review.put
 DELETE /api/v1/evaluation-tasks/:task_id/items/:question_id/review   reviewer  task  review.withdraw
 GET    /api/v1/evaluation-tasks/:task_id/launches        viewer        task
@@ -279,12 +282,15 @@ POST   /api/v1/agents/:id/test                           editor        agents   
 GET    /api/v1/channels/:id/deliveries                   viewer        channels
 POST   /api/v1/channels/:id/deliveries/:delivery_id/send admin         channels        channel.resend
 POST   /api/v1/channels/:id/test                         admin         channels        channel.test
+POST   /api/v1/datasets/:id/answers                      editor        datasets        dataset.change
 GET    /api/v1/datasets/:id/versions                     viewer        datasets
 POST   /api/v1/datasets/:id/versions                     editor        datasets        dataset.change
 GET    /api/v1/datasets/:id/versions/:number             viewer        datasets
 GET    /api/v1/datasets/:id/versions/:number/file        viewer        datasets        dataset.download
 GET    /api/v1/datasets/:id/versions/:number/rows        viewer        datasets
 POST   /api/v1/evaluators/test                           editor        -               evaluator.test
+GET    /api/v1/evaluators/:id/people                     viewer        evaluators
+POST   /api/v1/evaluators/:id/tune                       editor        evaluators      evaluator.test
 GET    /api/v1/evaluators/:id/versions                   viewer        evaluators
 GET    /api/v1/evaluators/:id/versions/:number           viewer        evaluators
 POST   /api/v1/models/:id/test                           editor        models          model.test

@@ -59,34 +59,34 @@ func newCreated(task db.Task) Created { return Created{TaskID: task.ID.String(),
 // presence is shown.
 type detail struct {
 	Summary
-	Variants        []Variant         `json:"variants"`
-	Evaluators      []TaskEvaluator   `json:"evaluators" doc:"The evaluators that judge the answers"`
-	Channels        []uuid.UUID       `json:"channels" doc:"Ids of the channels that are notified"`
-	ScheduleID      *uuid.UUID        `json:"schedule_id" doc:"Id of the schedule that created the task; null if no schedule did"`
-	TotalRuns       int               `json:"total_runs" doc:"Questions × variants × runs_per_item, plus additional runs planned for individual questions" example:"500"`
-	AgentURL        string            `json:"agent_api_url" doc:"Address without its query, which may contain a secret" example:"https://agent.example/run"`
-	AgentModel      *string           `json:"agent_model" doc:"Model name or version that is sent to the agent; null if there is none" example:"v1.2"`
-	HasHeaders      bool              `json:"has_agent_api_headers"`
-	HasExtraPayload bool              `json:"has_extra_payload"`
-	RunsPerItem     int               `json:"runs_per_item" doc:"Number of times each question is asked" example:"5"`
-	TimeoutSeconds  int               `json:"timeout_seconds" doc:"Total time limit of a call, in seconds" example:"30"`
-	MaxRetries      int               `json:"max_retries" example:"1"`
-	UseStream       bool              `json:"use_stream"`
-	Concurrency     int               `json:"concurrency" doc:"Maximum number of simultaneous calls, over all workers" example:"4"`
-	RateLimit       string            `json:"rate_limit" doc:"Rate limit of calls to a typed URL: N/s, N/m or unlimited" example:"10/s"`
-	MaxCost         *string           `json:"max_cost" doc:"Cost ceiling in each currency, a decimal number; null means no ceiling" example:"5"`
-	StopReason      *string           `json:"stop_reason" values:"stop reasons" doc:"Why the newest launch was stopped; null if it was not, or if a person stopped it" example:"BUDGET_TASK"`
-	DatasetName     string            `json:"dataset_name" example:"questions.csv"`
-	OnTurnFailure   db.OnTurnFailure  `json:"on_turn_failure" doc:"What happens after a turn of a conversation fails: stop ends the conversation, continue asks the next turn" example:"stop"`
-	ClusterBy       *string           `json:"cluster_by" doc:"Dataset column whose values group questions that are not independent; null if only the turns of a conversation are grouped" example:"document"`
-	Adaptive        *db.Adaptive      `json:"adaptive" doc:"Settings for repeating questions until their most common answer is settled; null if all questions have the same number of runs"`
-	MeaningModel    *uuid.UUID        `json:"meaning_model" doc:"The saved model that groups answers by meaning; null if they are not grouped"`
+	Variants        []Variant        `json:"variants"`
+	Evaluators      []TaskEvaluator  `json:"evaluators" doc:"The evaluators that judge the answers"`
+	Channels        []uuid.UUID      `json:"channels" doc:"Ids of the channels that are notified"`
+	ScheduleID      *uuid.UUID       `json:"schedule_id" doc:"Id of the schedule that created the task; null if no schedule did"`
+	TotalRuns       int              `json:"total_runs" doc:"Questions × variants × runs_per_item, plus additional runs planned for individual questions" example:"500"`
+	AgentURL        string           `json:"agent_api_url" doc:"Address without its query, which may contain a secret" example:"https://agent.example/run"`
+	AgentModel      *string          `json:"agent_model" doc:"Model name or version that is sent to the agent; null if there is none" example:"v1.2"`
+	HasHeaders      bool             `json:"has_agent_api_headers"`
+	HasExtraPayload bool             `json:"has_extra_payload"`
+	RunsPerItem     int              `json:"runs_per_item" doc:"Number of times each question is asked" example:"5"`
+	TimeoutSeconds  int              `json:"timeout_seconds" doc:"Total time limit of a call, in seconds" example:"30"`
+	MaxRetries      int              `json:"max_retries" example:"1"`
+	UseStream       bool             `json:"use_stream"`
+	Concurrency     int              `json:"concurrency" doc:"Maximum number of simultaneous calls, over all workers" example:"4"`
+	RateLimit       string           `json:"rate_limit" doc:"Rate limit of calls to a typed URL: N/s, N/m or unlimited" example:"10/s"`
+	MaxCost         *string          `json:"max_cost" doc:"Cost ceiling in each currency, a decimal number; null means no ceiling" example:"5"`
+	StopReason      *string          `json:"stop_reason" values:"stop reasons" doc:"Why the newest launch was stopped; null if it was not, or if a person stopped it" example:"BUDGET_TASK"`
+	DatasetName     string           `json:"dataset_name" example:"questions.csv"`
+	OnTurnFailure   db.OnTurnFailure `json:"on_turn_failure" doc:"What happens after a turn of a conversation fails: stop ends the conversation, continue asks the next turn" example:"stop"`
+	ClusterBy       *string          `json:"cluster_by" doc:"Dataset column whose values group questions that are not independent; null if only the turns of a conversation are grouped" example:"document"`
+	Adaptive        *db.Adaptive     `json:"adaptive" doc:"Settings for repeating questions until their most common answer is settled; null if all questions have the same number of runs"`
+	MeaningModel    *uuid.UUID       `json:"meaning_model" doc:"The saved model that groups answers by meaning; null if they are not grouped"`
 	ReviewSettings
-	CreatedBy       string            `json:"created_by" doc:"Address that created the task; empty for tasks created by older versions" example:"10.0.0.7"`
-	StartedAt       *rest.Moment      `json:"started_at"`
-	CompletedAt     *rest.Moment      `json:"completed_at"`
-	IsFinal         bool              `json:"is_final" doc:"False while a launch is active, because results may still change"`
-	Statistics      db.TaskStatistics `json:"statistics"`
+	CreatedBy   string            `json:"created_by" doc:"Address that created the task; empty for tasks created by older versions" example:"10.0.0.7"`
+	StartedAt   *rest.Moment      `json:"started_at"`
+	CompletedAt *rest.Moment      `json:"completed_at"`
+	IsFinal     bool              `json:"is_final" doc:"False while a launch is active, because results may still change"`
+	Statistics  db.TaskStatistics `json:"statistics"`
 }
 
 func newDetail(task db.Task, statistics db.TaskStatistics) detail {

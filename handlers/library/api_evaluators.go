@@ -5,7 +5,9 @@ import (
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
 
+	"wending/db/review"
 	"wending/handlers/form"
 	"wending/handlers/request"
 	"wending/handlers/rest"
@@ -37,6 +39,53 @@ func (e *endpoints) registerEvaluators(api huma.API) {
 		Summary: "Get a version of an evaluator",
 		Faults:  []string{request.CodeNotFound},
 	}, e.getEvaluatorVersion)
+	rest.Register(api, e.Failed, rest.Endpoint{
+		Method: http.MethodGet, Path: path + "/{id}/people", ID: "compare-evaluator", Tag: "library",
+		Summary: "Compare an evaluator's verdicts with people's",
+		Description: "Over all tasks of the project that used the evaluator, for each of its versions. pass_rate_corrected " +
+			"is null, because samples of several tasks are not one random sample.",
+		Faults: []string{request.CodeNotFound},
+	}, e.compareEvaluator)
+	e.registerTuning(api, path)
+}
+
+// VersionRecord compares a version of an evaluator with people.
+type VersionRecord struct {
+	Version int          `json:"version" example:"2"`
+	People  review.Fit   `json:"people" doc:"The version's verdicts beside people's on the same answers"`
+	Tasks   []TaskRecord `json:"tasks" nullable:"false" doc:"The tasks that these answers belong to, newest first"`
+}
+
+// TaskRecord counts a task's answers by the verdicts of an evaluator and of people.
+type TaskRecord struct {
+	TaskID    uuid.UUID        `json:"task_id"`
+	TaskName  string           `json:"task_name" example:"周报助手 v1.2"`
+	Evaluator int              `json:"evaluator" doc:"Number of the evaluator in the task" example:"1"`
+	Confusion review.Confusion `json:"confusion"`
+}
+
+type recordOutput struct {
+	Body struct {
+		Items []VersionRecord `json:"items" nullable:"false" doc:"The versions that can be compared with people, newest first"`
+	}
+}
+
+func (e *endpoints) compareEvaluator(ctx context.Context, input *entryInput) (*recordOutput, error) {
+	id, _, err := find(ctx, input.EntryPath, e.Library.Entries.Evaluators)
+	if err != nil {
+		return nil, err
+	}
+	records, err := review.New(e.Library.Tasks.Store).Records(ctx, request.ScopeOf(ctx), id)
+	output := &recordOutput{}
+	output.Body.Items = []VersionRecord{}
+	for _, record := range records {
+		one := VersionRecord{Version: record.Version, People: record.Fit}
+		for _, task := range record.Tasks {
+			one.Tasks = append(one.Tasks, TaskRecord{task.TaskID, task.Name, task.Evaluator, task.Confusion})
+		}
+		output.Body.Items = append(output.Body.Items, one)
+	}
+	return output, err
 }
 
 func (e *endpoints) testEvaluator(ctx context.Context, input *rest.FormInput) (*verdictOutput, error) {
@@ -64,7 +113,7 @@ func (e *endpoints) testEvaluator(ctx context.Context, input *rest.FormInput) (*
 	values := subject.Values
 	values["answer"], values["expected"] = subject.Answer, values["standard_answer"]
 	values["history"] = input.Form.Values["history"]
-	tried, err := e.Library.TryJudge(ctx, request.ScopeOf(ctx), config, values)
+	tried, err := e.Library.TryJudge(ctx, request.ScopeOf(ctx), config, values, false)
 	if err != nil {
 		return nil, form.JudgeFault(input.Form, err).Fault
 	}

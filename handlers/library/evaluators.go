@@ -14,11 +14,13 @@ import (
 	"wending/db"
 	"wending/db/entries"
 	"wending/db/report"
+	"wending/db/review"
 	"wending/db/tasklist"
 	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/request"
 	"wending/jobs/evaluate"
+	"wending/jobs/library"
 	"wending/jobs/tasks"
 	"wending/views/saved"
 	"wending/views/ui"
@@ -55,6 +57,9 @@ func (h *handler) fillEvaluator(c echo.Context, view *saved.Form, row *entries.E
 			view.Versions = append(view.Versions,
 				saved.Version{Number: version.Version,
 					Note: saved.ConfigLine(pages.Locale(c), evaluate.Kind(version.Rule), version.Config), SavedAt: version.SavedAt})
+		}
+		if view.Record, err = review.New(h.Library.Tasks.Store).Records(ctx, request.ScopeOf(ctx), row.ID); err != nil {
+			return err
 		}
 		if _, isTyped := view.Values["kind"]; !isTyped { // a checkbox that was cleared is missing from the typed values
 			for name, value := range evaluate.WriteFields(evaluate.Kind(row.Rule), row.Config) {
@@ -121,19 +126,18 @@ func (h *handler) tryEvaluator(c echo.Context) error {
 	defer leave()
 	rule, config, faults := form.Rule(ctx, submitted)
 	tried := &saved.Tried{Kind: submitted.Value("kind"), Config: config}
-	ask := func(subject evaluate.Subject) (evaluate.Verdict, error) {
-		if rule != nil {
-			return rule.Evaluate(ctx, subject)
-		}
-		return h.askJudge(ctx, config, subject)
-	}
+	chosen := submitted.Value("try_task")
+	size, isTuned := tunedSize(chosen)
+	ask := askingOf(h.Library, rule, config, isTuned)
 	switch {
 	case len(faults) > 0:
 		name, _ := strings.CutPrefix(faults[0].Field, evaluate.FormField(""))
 		tried.Message = pages.Locale(c).Text("evaluator.part", "Name", pages.Locale(c).Text("evaluator.field."+name),
 			"Value", faults[0].Beside(pages.Locale(c)))
-	case submitted.Value("try_task") != "":
-		if tried.Rows, tried.Questions, err = h.tryOnTask(ctx, ask, rule == nil, submitted.Value("try_task")); err != nil {
+	case isTuned:
+		h.tuneOnPage(c, submitted, size, ask, tried)
+	case chosen != "":
+		if tried.Rows, tried.Questions, err = h.tryOnTask(ctx, ask, rule == nil, chosen); err != nil {
 			tried.Rows, tried.Message = nil, form.JudgeFault(submitted, err).Beside(pages.Locale(c))
 			break
 		}
@@ -142,7 +146,7 @@ func (h *handler) tryEvaluator(c echo.Context) error {
 		}
 	default:
 		answer := submitted.Values["answer"]
-		verdict, err := ask(evaluate.Subject{
+		verdict, err := ask(ctx, evaluate.Subject{
 			Answer: answer, Values: map[string]string{"standard_answer": submitted.Values["standard_answer"],
 				"question": submitted.Values["question"]},
 		})
@@ -192,12 +196,32 @@ const (
 	triedByJudge = 3
 )
 
-// askJudge has the judge in a form rate an answer, once.
-func (h *handler) askJudge(ctx context.Context, config json.RawMessage,
-	subject evaluate.Subject) (evaluate.Verdict, error) {
+// tuneOnPage compares the evaluator in a form with its saved version, on answers that people have judged.
+func (h *handler) tuneOnPage(c echo.Context, submitted *form.Upload, size int, ask asking, tried *saved.Tried) {
+	id, err := request.ID(submitted.Value("id"), entries.KindEntry)
+	var t tuned
+	if err == nil {
+		t, err = tune(c.Request().Context(), h.Library, id, size, ask)
+	}
+	switch {
+	case err != nil:
+		tried.Message = form.JudgeFault(submitted, err).Beside(pages.Locale(c))
+	case len(t.answers) == 0:
+		tried.Message = pages.Locale(c).Text("evaluator.people.none")
+	default:
+		tried.Rows, tried.Tuned = t.rows(), &t.Tuned
+	}
+}
+
+// askJudge has the judge in a form rate an answer, once or as often as it votes.
+func askJudge(ctx context.Context, service *library.Service, config json.RawMessage, subject evaluate.Subject,
+	withVotes bool) (evaluate.Verdict, error) {
 	values := maps.Clone(subject.Values)
-	values["answer"], values["expected"], values["history"] = subject.Answer, values["standard_answer"], ""
-	tried, err := h.Library.TryJudge(ctx, request.ScopeOf(ctx), config, values)
+	values["answer"], values["expected"] = subject.Answer, values["standard_answer"]
+	if _, isKnown := values["history"]; !isKnown {
+		values["history"] = ""
+	}
+	tried, err := service.TryJudge(ctx, request.ScopeOf(ctx), config, values, withVotes)
 	verdict := evaluate.Verdict{
 		Status: evaluate.Succeeded, Score: &tried.Score, Passed: tried.Passed, Reason: tried.Reason,
 		ErrorCode: tried.ErrorCode, ErrorMessage: tried.ErrorMessage,
@@ -210,7 +234,7 @@ func (h *handler) askJudge(ctx context.Context, config json.RawMessage,
 
 // tryOnTask judges the answers to the first few questions of a task.
 func (h *handler) tryOnTask(
-	ctx context.Context, ask func(evaluate.Subject) (evaluate.Verdict, error), isJudge bool, text string,
+	ctx context.Context, ask asking, isJudge bool, text string,
 ) (rows []saved.TriedRow, questions int, err error) {
 	most := triedAnswers
 	if isJudge {
@@ -246,7 +270,7 @@ func (h *handler) tryOnTask(
 		if run.LatencyMS != nil {
 			subject.LatencyMS = *run.LatencyMS
 		}
-		verdict, err := ask(subject)
+		verdict, err := ask(ctx, subject)
 		if err != nil {
 			return nil, 0, err
 		}

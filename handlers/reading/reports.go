@@ -135,6 +135,9 @@ func (r Reports) numbers(ctx context.Context, task db.Task,
 	if len(head.Variants) > 0 {
 		sheets = append(sheets, variantsSheet(locale, head.Variants, numbers))
 	}
+	if beside := peopleSheet(locale, numbers.Judges); beside != nil {
+		sheets = append(sheets, beside)
+	}
 	sliced, err := r.slicesSheet(ctx, task)
 	if err != nil {
 		return nil, nil, err

@@ -44,13 +44,13 @@ type header struct {
 	Adaptive       *db.Adaptive     `json:"adaptive,omitempty"`
 	MeaningTarget  *int             `json:"meaning_target,omitempty"`
 	// AnswersFrom is the format of the file that the answers came from; absent if the task asked agents.
-	AnswersFrom   *string `json:"answers_from,omitempty"`
-	IsBlindReview bool    `json:"is_blind_review,omitempty"`
-	HidesReviews bool    `json:"hides_reviews,omitempty"`
-	ReviewersPerItem *int `json:"reviewers_per_item,omitempty"`
-	MaxCost       *string `json:"max_cost"`
-	DatasetName   string  `json:"dataset_name"`
-	Extension     string  `json:"dataset_extension"`
+	AnswersFrom      *string `json:"answers_from,omitempty"`
+	IsBlindReview    bool    `json:"is_blind_review,omitempty"`
+	HidesReviews     bool    `json:"hides_reviews,omitempty"`
+	ReviewersPerItem *int    `json:"reviewers_per_item,omitempty"`
+	MaxCost          *string `json:"max_cost"`
+	DatasetName      string  `json:"dataset_name"`
+	Extension        string  `json:"dataset_extension"`
 	// HasDataset reports that the archive has the file of questions as it was uploaded. IDColumn and Encoding describe
 	// how to read it.
 	HasDataset     bool            `json:"has_dataset,omitempty"`

@@ -495,15 +495,16 @@ func (s *Service) Evaluator(ctx context.Context, scope db.Scope, r Reference) (t
 	return evaluator, nil
 }
 
-// TriedJudge is the result of trying a judge on an answer, with one vote.
+// TriedJudge is the result of trying a judge on an answer, with the model's last reply.
 type TriedJudge struct {
 	evaluate.JudgeVerdict
 	protocol.Answer
 }
 
-// TryJudge has a judge with this configuration rate an answer once. values are the values for its template.
-func (s *Service) TryJudge(ctx context.Context, scope db.Scope, config json.RawMessage,
-	values map[string]string) (tried TriedJudge, err error) {
+// TryJudge has a judge with this configuration rate an answer once or, if withVotes, as often as it is configured to.
+// Replies without ratings are ignored if another one has some. values are the values for its template.
+func (s *Service) TryJudge(ctx context.Context, scope db.Scope, config json.RawMessage, values map[string]string,
+	withVotes bool) (tried TriedJudge, err error) {
 	read, err := evaluate.ParseJudge(config)
 	if err != nil {
 		return tried, err
@@ -512,21 +513,30 @@ func (s *Service) TryJudge(ctx context.Context, scope db.Scope, config json.RawM
 	if err != nil {
 		return tried, err
 	}
-	if err := s.Tasks.AwaitSlot(ctx, target.Secrets.URL, target.RateLimit, slotPatience); err != nil {
-		return tried, err
-	}
 	task := db.Task{TimeoutSeconds: int(testTimeout.Seconds())}
-	tried.Answer = s.Models.Ask(ctx, tasks.AskJudge(task, target.Target, target.Secrets, read, values, uuid.New(), 0, 1))
+	wanted := 1
+	if withVotes {
+		wanted = read.Votes
+	}
 	var votes []evaluate.Vote
-	if tried.Status != protocol.Succeeded {
-		tried.ErrorMessage = evaluate.JudgeUnanswered(tried.ErrorCode, tried.ErrorMessage)
-	} else {
-		vote, isRead := read.Read(string(tried.Text))
-		if isRead {
+	for n := range wanted {
+		if err := s.Tasks.AwaitSlot(ctx, target.Secrets.URL, target.RateLimit, slotPatience); err != nil {
+			return tried, err
+		}
+		tried.Answer = s.Models.Ask(ctx, tasks.AskJudge(task, target.Target, target.Secrets, read, values, uuid.New(), 0,
+			n+1))
+		if tried.Status != protocol.Succeeded {
+			tried.ErrorMessage = evaluate.JudgeUnanswered(tried.ErrorCode, tried.ErrorMessage)
+			break
+		}
+		if vote, isRead := read.Read(string(tried.Text)); isRead {
 			votes = append(votes, vote)
 		} else {
 			tried.ErrorCode, tried.ErrorMessage = evaluate.CodeJudgeUnreadable, evaluate.JudgeUnreadable(tried.Text)
 		}
+	}
+	if len(votes) > 0 {
+		tried.ErrorCode, tried.ErrorMessage = "", ""
 	}
 	tried.JudgeVerdict = read.Decide(votes)
 	return tried, nil

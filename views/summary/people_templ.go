@@ -248,7 +248,7 @@ func (s Summary) besideCell(judge Judge, passed, person bool, count int) templ.C
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = s.link(text.Number(count), results.AnswersHref(s.Task.ID, 0, results.FilterBesidePeople(judge.Number, passed, person), "")).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = s.link(text.Number(count), results.AnswersHref(s.Task.ID, 0, ui.FilterBesidePeople(judge.Number, passed, person), "")).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

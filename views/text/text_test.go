@@ -263,6 +263,8 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	}
 	add("summary.noise.why.", "no_variation", "one_cluster", "one_run", "one_vote")
 	add("summary.people.fitness.", "explore", "trend", "gate")
+	add("fitness.", "explore", "trend", "gate")
+	add("results.review.", "others", "done")
 	for _, outcome := range measure.Outcomes {
 		add("compare.confirmed.", string(outcome), "count."+string(outcome), string(outcome)+".means")
 	}

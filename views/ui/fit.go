@@ -7,8 +7,73 @@ import (
 	"wending/views/text"
 )
 
-// FitSentences returns sentences that state how far a judge agrees with people, and what it is fit for.
+// FilterPeople is the prefix of the filters for answers on which an evaluator and people agree or differ.
+const FilterPeople = "people-"
+
+// FilterBesidePeople returns the filter that keeps the answers with these verdicts of the evaluator and of people.
+func FilterBesidePeople(evaluator int, judge, person bool) string {
+	words := map[bool]string{true: "pass", false: "fail"}
+	return FilterPeople + strconv.Itoa(evaluator) + "-" + words[judge] + "-" + words[person]
+}
+
+// Record describes how the versions of a saved evaluator compare with people.
+type Record []review.VersionRecord
+
+// Tuned compares a changed evaluator with its saved version, on answers that people have judged.
+type Tuned struct {
+	// Version is the number of the saved version.
+	Version int
+	// Before and After compare the saved version and the changed evaluator with people, on the same answers.
+	Before, After review.Fit
+	// Unrated is how many further answers the changed evaluator reached no verdict on.
+	Unrated int
+}
+
+// FitLine sums up how far a judge agrees with people.
+func FitLine(l text.Locale, fit review.Fit) (agreement, kappa, fitness string) {
+	agreement = l.Text("evaluator.tune.agreed", "Agreed", fit.Confusion.PassPass+fit.Confusion.FailFail, "Both", fit.N,
+		"Percent", text.Percent(fit.Agreement))
+	kappa, fitness = "–", "–"
+	if fit.Kappa != nil {
+		kappa = decimals(*fit.Kappa)
+	}
+	if fit.KappaInterval != nil {
+		kappa += " [" + decimals(fit.KappaInterval[0]) + ", " + decimals(fit.KappaInterval[1]) + "]"
+	}
+	if fit.Fitness != nil {
+		fitness = l.Text("fitness." + string(*fit.Fitness))
+	}
+	return agreement, kappa, fitness
+}
+
+// FitSentences returns sentences that state how far a judge agrees with people in a task, and what it is fit for.
 func FitSentences(l text.Locale, fit review.Fit) []string {
+	said := agreementSentences(l, fit)
+	switch {
+	case fit.Corrected != nil:
+		of := fit.CorrectedInterval
+		said = append(said, l.Text("summary.people.corrected", "Percent", text.Percent(fit.Corrected), "Low",
+			text.Percent(&of[0]), "High", text.Percent(&of[1]), "Sampled", fit.Sampled))
+	case !fit.IsRandom:
+		said = append(said, l.Text("summary.people.chosen"))
+	}
+	said = append(said, fitness(l, fit))
+	for _, needed := range fit.Needed {
+		if needed.More != nil && *needed.More > 0 {
+			return append(said, l.Text("summary.people.needed", "More", *needed.More, "Points",
+				strconv.FormatFloat(100*needed.HalfWidth, 'f', 0, 64)))
+		}
+	}
+	return append(said, kappaNeeded(l, fit)...)
+}
+
+// RecordSentences returns sentences that state how far an evaluator agrees with people over all tasks.
+func RecordSentences(l text.Locale, fit review.Fit) []string {
+	return append(append(agreementSentences(l, fit), fitness(l, fit)), kappaNeeded(l, fit)...)
+}
+
+// agreementSentences state how far a judge agrees with people.
+func agreementSentences(l text.Locale, fit review.Fit) []string {
 	agreed := fit.Confusion.PassPass + fit.Confusion.FailFail
 	said := []string{l.Text("summary.people.agreement", "Agreed", agreed, "Both", fit.N, "Percent",
 		text.Percent(fit.Agreement))}
@@ -25,25 +90,26 @@ func FitSentences(l text.Locale, fit review.Fit) []string {
 	if fit.Specificity != nil {
 		said = append(said, l.Text("summary.people.specificity", "Percent", text.Percent(fit.Specificity)))
 	}
-	switch {
-	case fit.Corrected != nil:
-		of := fit.CorrectedInterval
-		said = append(said, l.Text("summary.people.corrected", "Percent", text.Percent(fit.Corrected), "Low",
-			text.Percent(&of[0]), "High", text.Percent(&of[1]), "Sampled", fit.Sampled))
-	case !fit.IsRandom:
-		said = append(said, l.Text("summary.people.chosen"))
-	}
+	return said
+}
+
+// fitness states what a judge is fit for.
+func fitness(l text.Locale, fit review.Fit) string {
 	if fit.Fitness == nil {
-		return append(said, l.Text("summary.people.fitness.unknown"))
+		return l.Text("summary.people.fitness.unknown")
 	}
-	said = append(said, l.Text("summary.people.fitness."+string(*fit.Fitness)))
-	for _, needed := range fit.Needed {
+	return l.Text("summary.people.fitness." + string(*fit.Fitness))
+}
+
+// kappaNeeded states how many more verdicts would narrow κ to the next width; nothing if its interval is unknown.
+func kappaNeeded(l text.Locale, fit review.Fit) []string {
+	for _, needed := range fit.KappaNeeded {
 		if needed.More != nil && *needed.More > 0 {
-			return append(said, l.Text("summary.people.needed", "More", *needed.More, "Points",
-				strconv.FormatFloat(100*needed.HalfWidth, 'f', 0, 64)))
+			return []string{l.Text("summary.people.kappa.needed", "More", *needed.More, "Width",
+				strconv.FormatFloat(needed.HalfWidth, 'f', -1, 64))}
 		}
 	}
-	return said
+	return nil
 }
 
 func decimals(number float64) string { return strconv.FormatFloat(number, 'f', 2, 64) }
