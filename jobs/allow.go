@@ -19,7 +19,7 @@ type state struct {
 	// free is the amount left if each call in flight has the average cost.
 	free     decimal.Decimal
 	inFlight int
-	// sharers are the launches that have not received their share.
+	// sharers is the number of launches that have not received their share.
 	sharers int64
 }
 
@@ -57,7 +57,7 @@ func Allow(standings []engine.Standing) engine.Verdict {
 	return engine.Verdict{Allowed: allowed, Reached: reached}
 }
 
-// spentOf returns a ceiling that a launch has reached before beginning all its calls; nil if there is none. While
+// spentOf returns a ceiling that a launch has reached before beginning all its calls; nil if there is none. As long as
 // calls in flight may cost less than their reservations, a ceiling counts as reached only if it is already spent.
 func spentOf(own []engine.Standing, purses map[purse]*state) *engine.Standing {
 	for n, one := range own {

@@ -41,8 +41,8 @@ func quickAgent(b *testing.B, latency time.Duration) (url string) {
 	return server.URL
 }
 
-// runTask runs a task with this number of units, which change may modify, and returns the time from its creation to
-// its end.
+// runTask runs a task with the given number of questions, after change has modified it, and returns the time from its
+// creation to its end. The task must have the given number of units.
 func runTask(b *testing.B, bench *bench, questions, units int, change func(*db.NewTask)) time.Duration {
 	b.Helper()
 	start := time.Now()

@@ -105,7 +105,7 @@ func TestADatabaseOfAnEarlierVersionMigratesAndItsTaskCompletes(t *testing.T) {
 	require.True(t, untouched.IsDraft())
 }
 
-// Once a task has ended, every question is assessed, also after a retry, and the statistics include it.
+// Once a task has ended, every question is assessed and included in the statistics, also after a retry.
 func TestQuestionsAreAssessedWhenTheTaskEnds(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

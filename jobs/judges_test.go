@@ -151,7 +151,7 @@ func TestAJudgeIsAskedAboutEveryAnswer(t *testing.T) {
 }
 
 // A judge whose replies are unreadable, or that never replies, gives 50 in every dimension and no verdict. A retry
-// repeats only its calls.
+// repeats only the judge's calls.
 func TestAJudgeThatCannotBeReadGivesDefaultsUntilItIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

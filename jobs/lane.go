@@ -157,7 +157,7 @@ func (w *Worker) takeSlot() bool {
 }
 
 // work works for a launch and, whenever its lane makes room for others, for the launch that has waited longest. The
-// caller holds a slot. If launchID is uuid.Nil, there is no work.
+// caller holds a slot. If id is uuid.Nil, there is no work.
 func (w *Worker) work(id uuid.UUID) error {
 	for id != uuid.Nil {
 		l, err := w.readLaunch(w.calls, id)

@@ -150,7 +150,7 @@ func TestLanesAreSharedFairly(t *testing.T) {
 		return lanes
 	}
 	wanted := func(launchID uuid.UUID) (lanes int) {
-		// younger launches are left alone
+		// ActiveLaunches leaves out launches that are less than a second old.
 		_, err := b.tables.Exec(`UPDATE launches SET created_at = now() - interval '2 seconds'`)
 		require.NoError(t, err)
 		launches, err := engine.NewLanes(b.store).ActiveLaunches(t.Context())

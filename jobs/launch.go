@@ -53,8 +53,8 @@ func (w *Worker) workLaunch(_ context.Context, job *asynq.Task) error {
 
 // startLaunch starts a PENDING launch. It is not an error if another worker already started it.
 func (w *Worker) startLaunch(ctx context.Context, id uuid.UUID) error {
-	// Rules can take longer than reconcile waits before it requests the launch again; one job per launch is enough in
-	// this process.
+	// Evaluating rules can take so long that reconcile requests the launch again; one job per launch is enough in this
+	// process.
 	if _, isStarting := w.starting.LoadOrStore(id, true); isStarting {
 		return nil
 	}

@@ -177,7 +177,7 @@ func TestALeaseThatHasPassedGivesNothing(t *testing.T) {
 	require.Len(t, b.claim(t, launchID, fresh, 1), 1)
 }
 
-// A worker that was presumed dead records its answer while another one runs the unit.
+// The answer of a worker that was presumed dead is refused while another worker runs the unit.
 func TestALateResultIsRefusedWhileAnotherWorkerRunsTheUnit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -299,7 +299,8 @@ func TestAnswersWaitWhileTheDatabaseIsReadOnly(t *testing.T) {
 	require.Len(t, fake.Calls(), 10, "no call was made twice")
 }
 
-// If a claim is committed but its reply is lost, the worker does not know that it holds the units, and returns them.
+// If a claim is committed but its reply is lost, the worker does not know its units: it finds them in the database, and
+// returns them.
 func TestUnitsOfAClaimWhoseReplyWasLostAreRunAllTheSame(t *testing.T) {
 	t.Parallel()
 	server, err := embedded.StartPostgres(t.Context(), dbtest.Folder(t)+"/postgres")

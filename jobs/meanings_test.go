@@ -58,8 +58,8 @@ func inTurn(t testing.TB, answersTo func(question string) []string) *agenttest.A
 
 var shownAnswer = regexp.MustCompile(`(?s)Answer (\d+):\n<data-\w+>\n(.*?)\n</data-\w+>`)
 
-// groupBy plays a model that groups answers by the text that same returns for each; an answer with an empty text is
-// left out.
+// groupBy plays a model that groups answers by the text that same returns for each. An answer for which same returns an
+// empty text is left out.
 func groupBy(same func(answer string) string) func(http.ResponseWriter, string) string {
 	return func(_ http.ResponseWriter, prompt string) string {
 		var groups [][]int
@@ -221,8 +221,8 @@ func TestATaskThatEndedIsGrouped(t *testing.T) {
 	require.Equal(t, 2, kept, "what was replaced is kept")
 }
 
-// If a model gives no usable reply, the question has no grouping until the model is called again; new answers are
-// grouped again, known ones are not.
+// If a model gives no usable reply, the question has no grouping until a retry calls the model again. If a retried run
+// repeats a known answer, its question is not grouped again.
 func TestAGroupingThatFailedIsRepeatedByARetry(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -222,7 +222,7 @@ var (
 )
 
 // canMatch reports whether pages have what a selector names: its classes and ids, and the values of its attributes.
-// What it excludes does not matter.
+// What :not() excludes does not matter.
 func (u usage) canMatch(selector string) bool {
 	for selector != "" {
 		if found := named.FindStringSubmatch(selector); found != nil {

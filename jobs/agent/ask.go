@@ -64,7 +64,7 @@ func (c *Client) Ask(ctx context.Context, q protocol.Request) protocol.Answer {
 	ctx, cancel := context.WithDeadline(ctx, start.Add(q.Timeout))
 	defer cancel()
 	answer := c.ask(ctx, q, start)
-	if answer.Latency == 0 { // otherwise the call ended before the connection did
+	if answer.Latency == 0 { // otherwise it is the time of the protocol's end marker, which comes before the body's end
 		answer.Latency = time.Since(start)
 	}
 	if answer.Status != protocol.Succeeded && answer.ErrorCode != protocol.CodeInterrupted &&
@@ -98,7 +98,8 @@ func (c *Client) secrets(q protocol.Request) (secrets []string) {
 	return slices.DeleteFunc(all, func(secret string) bool { return len(secret) < leastSecret })
 }
 
-// redact removes the request's secrets from a failure, and an agent's own id that contains one.
+// redact removes the request's secrets from a failure. It also removes the agent's id for the call if that contains
+// one.
 func (c *Client) redact(q protocol.Request, answer *protocol.Answer) {
 	if id := answer.AgentTraceID; id != "" && slices.ContainsFunc(c.secrets(q), func(secret string) bool {
 		return strings.Contains(id, secret)
@@ -250,8 +251,9 @@ func networkReason(err error) string {
 		return "The connection failed: timeout"
 	case strings.Contains(err.Error(), "malformed"):
 		return "The response is not HTTP"
+	// net/http reports readLoopPeekFail if the agent sends bytes before it has received a request.
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), strings.Contains(err.Error(), "readLoopPeekFail"):
-		return "The agent closed the connection" // net/http reports this for bytes sent too early
+		return "The agent closed the connection"
 	case errors.As(err, &broken):
 		return "The connection failed"
 	}

@@ -12,10 +12,11 @@ import (
 // maxDetect is the maximum number of calls to recognise a protocol.
 const maxDetect = 5
 
-// Detect asks a question in the protocols that the address and the answers suggest, until one of them reads an
-// answer. Detect returns that protocol with the answer. If none does although a server answered, Detect returns the
-// protocol that the address suggests, with its failure; the name is empty if the address suggests none. Before each
-// call but the first, including calls repeated without streaming, Detect waits for mayGoOn, which may end the search.
+// Detect asks a question in the protocols that the address and the answers suggest, until one of them reads an answer.
+// Detect returns that protocol with the answer. If none does although a server answered, Detect returns the protocol
+// that the address suggests, with its failure; the name is empty if the address suggests none. Detect calls mayGoOn
+// before each call but the first, including calls repeated without streaming; mayGoOn may block, and ends the search by
+// returning false.
 func (c *Client) Detect(ctx context.Context, q protocol.Request,
 	mayGoOn func() bool) (name string, answer protocol.Answer) {
 	queue := suggestedBy(q.URL)

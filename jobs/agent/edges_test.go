@@ -94,7 +94,7 @@ func TestHeadersHaveLimits(t *testing.T) {
 	require.ErrorIs(t, err, ErrHeadersInvalid)
 }
 
-// A server that repeats its request does not reveal the request's secrets.
+// If a server echoes a request, the error does not reveal the request's secrets.
 func TestAFailureTellsNoSecretOfItsRequest(t *testing.T) {
 	t.Parallel()
 	echo := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -62,8 +62,8 @@ func TestRecordingsOfTheDefaultProtocolAreReadAsTheIndexSays(t *testing.T) {
 	require.GreaterOrEqual(t, tested, 60)
 }
 
-// requireError compares an answer with the failure that the index describes: by error code if the index has a
-// description, otherwise by the agent's own message.
+// requireError compares an answer with want, the failure that the index describes: by error code if want is a
+// description such as "too large", otherwise by the agent's own message.
 func requireError(t *testing.T, want string, recording agenttest.Recording, answer protocol.Answer) {
 	t.Helper()
 	switch want {
@@ -82,7 +82,7 @@ func requireError(t *testing.T, want string, recording agenttest.Recording, answ
 }
 
 // protocolOf returns the protocol of a recording, and whether the answer was streamed. The label in the index may be
-// more specific, and ends with -nonstream if it was not.
+// more specific than the protocol's name; it ends with -nonstream if the answer was not streamed.
 func protocolOf(recording agenttest.Recording) (name string, isStream bool) {
 	label, isWhole := strings.CutSuffix(recording.Protocol, "-nonstream")
 	for prefix, protocol := range map[string]string{

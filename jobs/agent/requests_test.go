@@ -23,7 +23,7 @@ func TestTheRequestOfEveryProtocol(t *testing.T) {
 	for file, test := range map[string]struct {
 		protocol, extra, model string
 		system                 *string
-		ids                    map[string]string // members whose value is an id, with its value in the recording
+		ids                    map[string]string // members whose value is an id, and the id in the recording
 		more                   []string          // members that the recording lacks
 	}{
 		"default_agent.json":      {protocol: protocol.Default},

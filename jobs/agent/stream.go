@@ -43,8 +43,8 @@ func isStreamRefused(answer protocol.Answer) bool {
 		refusesToStream.MatchString(answer.ErrorMessage)
 }
 
-// AskEither makes a call, and repeats it without streaming if the agent reports that it does not stream. Before that
-// second call it waits for mayGoOn, which may prevent it.
+// AskEither makes a call, and repeats it without streaming if the agent reports that it does not stream. Before the
+// second call, it calls mayGoOn, which may block, and makes no second call if that returns false.
 func (c *Client) AskEither(ctx context.Context, q protocol.Request, mayGoOn func() bool) protocol.Answer {
 	answer := c.Ask(ctx, q)
 	if answer.RefusesStream && mayGoOn() {

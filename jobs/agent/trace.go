@@ -27,8 +27,8 @@ func traceIn(header string) string {
 	return parts[2]
 }
 
-// TraceID returns the trace id of a call with these headers: the one of their own traceparent or, if they have no
-// valid one, the given one.
+// TraceID returns the trace id of a call with these headers: the id in their traceparent, or the given id if they have
+// no valid traceparent.
 func TraceID(headers map[string]string, otherwise string) string {
 	for name, text := range headers {
 		if textproto.CanonicalMIMEHeaderKey(name) != traceHeader {

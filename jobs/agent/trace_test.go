@@ -70,7 +70,8 @@ func TestATasksOwnTraceIsKept(t *testing.T) {
 	}
 }
 
-// An agent's own id is read from its headers or from its answer, of any outcome, if it is short and printable.
+// An agent's own id is read from the headers or the body of its response, whatever the outcome, if it is short and
+// printable.
 func TestTheAgentsOwnIDIsRead(t *testing.T) {
 	t.Parallel()
 	client := newClient(t)

@@ -237,8 +237,8 @@ type builder struct {
 	text   int
 }
 
-// place identifies a run by the index of its question, the number of its variant, and its own index. If the latter is
-// 0, place identifies the question in the variant.
+// place identifies a run by the index of its question, the number of its variant, and its own index. If index is 0,
+// place identifies the question in the variant.
 type place struct{ item, variant, index int }
 
 func newBuilder(content []byte, layout Layout) *builder {

@@ -218,8 +218,8 @@ func (b *builder) reportRun(line, index int, text json.RawMessage, titles map[st
 // decode reads a JSON value of a tool's file into a struct. Members of other types than expected stay empty.
 func decode(text json.RawMessage, into any) { _ = json.Unmarshal(text, into) }
 
-// isMistyped reports whether reading JSON only failed because members have other types than expected; the others were
-// read.
+// isMistyped reports whether reading JSON only failed because members have other types than expected. The remaining
+// members were read.
 func isMistyped(err error) bool {
 	mistyped := (*json.UnmarshalTypeError)(nil)
 	return errors.As(err, &mistyped)

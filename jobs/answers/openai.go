@@ -62,8 +62,8 @@ type openAILog struct {
 	samples map[string]int
 }
 
-// readOpenAI reads a log of OpenAI Evals, in which each sample is an item and each sampling of it a run, or the output
-// items of hosted evals, each of which is a run.
+// readOpenAI reads a log of OpenAI Evals, where a sample is an item and each sampling of the sample is a run, or the
+// output items of hosted evals, where each output item is a run.
 func (b *builder) readOpenAI(ctx context.Context, content []byte) error {
 	log := &openAILog{builder: b, standard: map[string]string{}, samples: map[string]int{}}
 	err := eachObject(ctx, content, func(line int, text json.RawMessage) error {

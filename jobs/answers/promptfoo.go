@@ -53,7 +53,7 @@ type promptfooResult struct {
 	Error     json.RawMessage `json:"error"`
 	LatencyMS json.Number     `json:"latencyMs"`
 	Cost      json.Number     `json:"cost"`
-	// FailureReason is 1 if an assertion failed, in which case Error is the assertion's, and 2 if the call failed.
+	// FailureReason is 1 if an assertion failed, 2 if the call failed. If it is 1, Error is the assertion's message.
 	FailureReason json.Number `json:"failureReason"`
 }
 
@@ -216,7 +216,7 @@ func (b *builder) keyed(row int, key string, q question) (index int, ok bool, er
 		return index, true, nil
 	}
 	before := len(b.file.Items)
-	if q.id == "" { // a question without an id is found by its text, which others may share
+	if q.id == "" { // otherwise, item would return an earlier question with the same text
 		delete(b.places, "text "+q.text)
 	}
 	if index, ok, err = b.item(row, q); ok && len(b.file.Items) > before {
@@ -235,7 +235,7 @@ func firstText(texts ...string) string {
 	return ""
 }
 
-// oneLine replaces control characters, such as line ends, with blanks.
+// oneLine replaces control characters, such as line ends, with spaces.
 func oneLine(text string) string {
 	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7F }), " ")
 }

@@ -48,7 +48,7 @@ func (b *builder) run(row int, prefix string, f fields) (run Run, isThere, ok bo
 	return run, true, b.numbers(row, prefix, f, &run) && b.texts(row, prefix, &run)
 }
 
-// texts checks the texts of a run, and completes its error.
+// texts checks the error code and the message of a run, and completes them.
 func (b *builder) texts(row int, prefix string, run *Run) bool {
 	switch {
 	case utf8.RuneCountInString(run.ErrorCode) > maxCode || hasControl(run.ErrorCode):
@@ -106,7 +106,7 @@ func (b *builder) numbers(row int, prefix string, f fields, run *Run) bool {
 	return true
 }
 
-// maxNumber is the maximum number of tokens, and of milliseconds, for which it is eleven days.
+// maxNumber is the maximum number of tokens, and the maximum latency in milliseconds (eleven days).
 const maxNumber = 1_000_000_000
 
 // whole reads a number that is not negative, rounded; nil if the text is not one, or too large.

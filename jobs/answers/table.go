@@ -83,7 +83,7 @@ type header struct {
 	// isWide means that a row has all runs of a question; runs are their indexes.
 	isWide bool
 	runs   []int
-	// isReport means that the table is a report of this product, in which cells may have a quote before them.
+	// isReport means that the table is a report of this product, which puts a quote before cells that look like formulas.
 	isReport bool
 }
 

@@ -139,8 +139,8 @@ type corrected struct {
 	Answers   list[correctedAnswer] `json:"answers"`
 }
 
-// correctedAnswer is an answer, named by its key in hexadecimal digits, with its group, from 0. Answers with the same
-// content differ at most in format.
+// correctedAnswer is an answer, named by its key in hexadecimal digits, with its group, from 0. Answers with equal
+// Content differ at most in format.
 type correctedAnswer struct {
 	Key     string `json:"key"`
 	Group   int    `json:"group"`

@@ -23,10 +23,10 @@ import (
 	"wending/jobs/dataset"
 )
 
-// Limits of what calls reported, in addition to those of the parts of an archive.
+// Limits of the events, tools, files and samples of an archive, in addition to the limits of its parts.
 const (
-	// maxEventsOfLine is how many events a line may have. maxEventsOfRun and maxBytesOfRun are how many events, and how
-	// many bytes of text in them, a run may have: pages read them all at once.
+	// maxEventsOfLine is the maximum number of events in a line. maxEventsOfRun and maxBytesOfRun limit the number of a
+	// run's events and the size of their texts, because pages read all events of a run at once.
 	maxEventsOfLine = 10_000
 	maxEventsOfRun  = 50_000
 	maxBytesOfRun   = 40 << 20
@@ -41,7 +41,7 @@ const (
 	maxRaw    = 8 * event.MaxRaw
 	maxURL    = 16 << 10
 	maxSample = 1000
-	// maxThumbnails is how long making thumbnails of imported pictures may take in total; further pictures get none.
+	// maxThumbnails is the maximum total time for making thumbnails of imported pictures; later pictures get none.
 	maxThumbnails = time.Minute
 )
 
@@ -207,8 +207,8 @@ type calls struct {
 	runs *runs
 	// events and tools read their parts; nil means that the archive has none.
 	events, tools *lines
-	// place is the run to which the last line belongs; done has the runs before it. last is the number of the run's last
-	// event or tool call; count and size are how many of them it has so far, and their bytes.
+	// place is the run to which the last line belongs; done contains the runs before it. last is the number of that run's
+	// last event or tool call, count the number of its events or tool calls so far, and size their total size in bytes.
 	place             upkeep.RunPlace
 	done              map[upkeep.RunPlace]bool
 	last, count, size int
@@ -463,8 +463,7 @@ type copies struct {
 	drawing time.Duration
 }
 
-// keep stores the copy of a file, if the archive has one, and completes the file accordingly: its type and its size are
-// those of the copy.
+// keep stores the copy of a file, if the archive has one, and sets the file's type and size to those of the copy.
 func (k *copies) keep(ctx context.Context, taskID uuid.UUID, part string, one *upkeep.ArchivedAsset) error {
 	if part == "" {
 		if engine.AssetState(one.State) != engine.AssetFailed {

@@ -61,7 +61,7 @@ var Problems = []string{
 	ProblemMany, ProblemValue, ProblemChanged, ProblemUnknown, ProblemParts,
 }
 
-// The values that the members of an archive may have. Some of them also apply to parameters of requests.
+// The keys of texts that describe valid values. Some of them also apply to parameters of requests.
 const (
 	wantAdaptive = "adaptive"
 	wantAddress  = "address"
@@ -93,7 +93,7 @@ const (
 	wantUUID     = "uuid"
 )
 
-// Wanted lists all of these descriptions.
+// Wanted lists all keys that Error.Want may have.
 var Wanted = []string{
 	wantAddress, wantAmount, wantBoolean, wantBytes, wantChoice, wantCost, wantCount, wantJSON, wantKnown, wantList,
 	wantFile, wantMember, wantNumber, wantOnce, wantPath,

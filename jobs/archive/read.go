@@ -54,7 +54,7 @@ const (
 // store the given number of bytes. A fault in the archive is an *Error.
 func (a *Archiver) Read(ctx context.Context, projectID uuid.UUID, by db.Actor, file io.ReaderAt, size int64,
 	admit func(bytes int64) error) (uuid.UUID, error) {
-	runtime.LockOSThread() // the thread whose CPU time is counted
+	runtime.LockOSThread() // CPU time is counted for this thread
 	defer runtime.UnlockOSThread()
 	r, err := newReader(ctx, file, size)
 	if err != nil {
@@ -246,7 +246,7 @@ func (h header) checkVariables(c *checker) {
 	}
 }
 
-// maxTargets is the maximum number of targets: those of all variants and evaluators, and the models that grouped
+// maxTargets is the maximum number of targets: for all variants and evaluators, and for the models that grouped
 // answers.
 const maxTargets = tasks.MaxVariants + tasks.MaxEvaluators + 20
 
@@ -337,7 +337,7 @@ func (h header) addVariants(c *checker, task *db.Task) {
 		c.name(member+"name", one.Name, maxVariantName)
 		c.text(member+"system", one.System, tasks.MaxTemplate)
 		c.text(member+"user", one.User, tasks.MaxTemplate)
-		// Requests look up the target of a variant by its index.
+		// Requests use a variant's target number as an index into the targets.
 		c.require(one.Target >= 1 && one.Target <= len(task.Targets) &&
 			task.Targets[max(one.Target, 1)-1].Number == one.Target, member+"target", wantKnown)
 		if c.wrong != nil {

@@ -17,9 +17,9 @@ import (
 	"wending/jobs/secret"
 )
 
-// Collector copies the files that agents produce for one process: it downloads them, identifies their types, and stores
-// them where the report can show them. It retries failed copies; the result of a run never depends on a copy. Several
-// collectors may work at once on the same file store.
+// Collector copies files that agents produced: it downloads them, identifies their types, and stores them where the
+// report can show them. It retries failed copies; the result of a run never depends on a copy. Each process has its own
+// Collector, and several may work on the same file store at the same time.
 type Collector struct {
 	Store  *db.Store
 	Files  blob.Store
@@ -190,8 +190,8 @@ type Sweeper struct {
 // orphanAge is the minimum age of an unreferenced file before it is removed: a younger one may still be in use.
 const orphanAge = time.Hour
 
-// Sweep removes previews whose retention time has passed and files that no asset refers to, and records which files are
-// missing.
+// Sweep removes previews whose retention time has passed, removes files that no asset refers to, and records which
+// files are missing.
 func (s Sweeper) Sweep(ctx context.Context) error {
 	isOurs, err := markStore(ctx, s.Store, s.Files, false)
 	if err != nil || !isOurs {

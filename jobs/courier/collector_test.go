@@ -40,7 +40,8 @@ func picture(t *testing.T, number int) []byte {
 	return file.Bytes()
 }
 
-// produce stores images that came inline with the runs of a task, one each; some have equal content.
+// produce stores an inline image for each run of a task; together they have the given number of different contents. It
+// returns the number of images.
 func produce(t *testing.T, tables *sqlx.DB, task uuid.UUID, distinct int) (count int) {
 	t.Helper()
 	const insert = `
@@ -249,8 +250,8 @@ func TestAFullDiskHoldsTheFilesUp(t *testing.T) {
 	dbtest.Await(t, 30*time.Second, "the copies", func() bool { return states(t, tables, task)["STORED"] == count })
 }
 
-// The sweep removes files that no asset refers to and records which are missing; files that are too young, or belong
-// to others, stay.
+// The sweep removes files that no asset refers to, and records which files are missing. Files that are too young, or
+// that belong to others, stay.
 func TestTheSweepFindsOrphansBothWays(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

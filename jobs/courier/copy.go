@@ -206,7 +206,7 @@ func (k Keeper) Drop(ctx context.Context, taskID uuid.UUID) error {
 	return k.Files.Delete(ctx, folderOf(taskID))
 }
 
-// NotArchived is the reason why there is no copy of a file that an archive lists without one.
+// NotArchived returns the reason why a file has no copy if the archive that lists it contains none.
 func NotArchived() string { return reason.Because("file.archive") }
 
 // IsRefused reports whether an error means that a file can never be stored, so that another attempt would be useless.

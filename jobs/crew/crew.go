@@ -102,8 +102,8 @@ type crew struct {
 	recorder *recorder
 	assessor *assessor
 
-	// surplus is how many lanes must make room for waiting launches once their calls end; takesShifts reports that
-	// all lanes must, each at the end of its shift.
+	// surplus is how many lanes must leave once their calls end, to make room for waiting launches. takesShifts reports
+	// that every lane must leave at the end of its shift.
 	surplus     atomic.Int64
 	takesShifts atomic.Bool
 
@@ -222,7 +222,7 @@ func (c *crew) lookAtLaunch() {
 	state, err := engine.NewLanes(c.Store).State(c.calls, c.LaunchID, c.lease)
 	switch {
 	case err != nil && !errors.Is(err, db.ErrNotFound):
-		return // unconfirmed, the gate stops calls soon
+		return // without a confirmation, the gate soon stops calls
 	case err == nil && state.Status == db.LaunchRunning && state.HoldsLease:
 		c.gate.confirm(asked)
 		c.surplus.Store(int64(state.Surplus))
@@ -296,7 +296,7 @@ func (c *crew) planRounds(ended []db.Unit) {
 	}
 }
 
-// planGroupings plans to group answers by meaning for each of the questions that has all its runs and is assessed.
+// planGroupings plans the grouping by meaning for those questions that have all their runs and are assessed.
 func (c *crew) planGroupings(itemIDs []int64) {
 	grouper := c.Task.Grouper()
 	if grouper == nil {

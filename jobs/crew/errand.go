@@ -19,7 +19,7 @@ type errand interface {
 	call(ctx context.Context, c *crew, unit *claimed) protocol.Answer
 	// cut records that the last call was cut off and has no outcome.
 	cut(c *crew, unit *claimed)
-	// fallsBack reports that the target will be called again in another way, immediately and without counting as a
+	// fallsBack reports whether the target will be called again in another way, immediately and without counting as a
 	// retry.
 	fallsBack(c *crew, unit *claimed, answer protocol.Answer, started time.Time) bool
 	// retries returns how many of the attempts so far were retries.

@@ -11,8 +11,8 @@ const (
 	// claimFreshFor is how long a claimed unit may wait before its call begins. It is far below db.WorkerDeadAfter,
 	// so a process that was frozen never begins a unit that another worker has claimed since.
 	claimFreshFor = 5 * time.Second
-	// limitedClaimFreshFor is the same under a rate limit: after that time, the reserved slot has passed, and several
-	// calls would begin at once.
+	// limitedClaimFreshFor replaces claimFreshFor under a rate limit: after that time, the reserved slot has passed, and
+	// several calls would begin at once.
 	limitedClaimFreshFor = 250 * time.Millisecond
 )
 

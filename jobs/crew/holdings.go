@@ -56,7 +56,7 @@ func (h *Holdings) release(units []db.Unit, failed error) {
 			delete(h.units, unit.ID)
 		}
 	}
-	if failed != nil { // not earlier: a comparison that still found the units in h.units would not return them
+	if failed != nil { // set last: a comparison that still found the units in h.units would not return them
 		h.mayDiffer.Store(true)
 	}
 }

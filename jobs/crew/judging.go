@@ -28,7 +28,7 @@ type judging struct {
 	judge evaluate.LLMJudge
 	// values are the values for the judge's template, including the answer; nil until they are read.
 	values map[string]string
-	// votes are the readable votes among the ones requested.
+	// votes are the readable votes, asked is how many votes were requested.
 	votes []evaluate.Vote
 	asked int
 	// result sums up the calls.

@@ -22,15 +22,15 @@ type line struct {
 	number int
 	// isLimited reports that the last claim was under a rate limit, so that no units are claimed ahead.
 	isLimited bool
-	// drainedAt is when a claim returned fewer units than the limit allowed, so that none was left.
+	// drainedAt is when a claim returned fewer units than the limit allowed, which means that none was left.
 	drainedAt time.Time
 	// claimedAt is when a claim last returned units for the target.
 	claimedAt time.Time
 	// blockedUntil is when a claim may find the next rate-limit slot.
 	blockedUntil time.Time
-	// ready and parked count units that are not in a lane.
+	// ready counts the claimed units that wait for a lane, parked those that wait for another attempt.
 	ready, parked int
-	// begun maps the units in lanes to the times at which they entered them.
+	// begun maps each unit in a lane to the time at which it entered the lane.
 	begun map[int64]time.Time
 	// hasEnded reports that a unit has left its lane; callTime is the running mean of the time that units spent there.
 	hasEnded bool
@@ -126,9 +126,9 @@ func plan(lines []*line, count, waiting, lanes int) []db.Want {
 	return chosen
 }
 
-// cheapest returns the index of the open line whose next unit costs least, measured by the time its calls occupy
-// lanes; -1 if isFull returns true for all of them. isFull is called with a line, the number of its units already
-// planned, and the number of lanes that it would use.
+// cheapest returns the index of the open line whose next unit costs least, measured by the time its calls occupy lanes;
+// -1 if isFull returns true for all of them. isFull receives a line, the number of units planned for it, and the number
+// of lanes that its running, ready and planned units use together.
 func cheapest(open []*line, wants []db.Want, paces []time.Duration, isFull func(line *line, units, used int) bool,
 	lanes int) int {
 	best, least := -1, time.Duration(0)

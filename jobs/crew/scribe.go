@@ -153,7 +153,7 @@ func (s *Scribe) append(ctx context.Context, calls []*Call, entries []engine.Jou
 			call.stored(entries[n])
 		}
 		return
-	// a task was deleted, or a call is refused
+	// A task was deleted, or the database refuses a call: the calls are stored one by one.
 	case !errors.Is(err, db.ErrUnavailable) && ctx.Err() == nil && len(calls) > 1:
 		for n := range calls {
 			s.append(ctx, calls[n:n+1], entries[n:n+1])
@@ -167,7 +167,7 @@ func (s *Scribe) append(ctx context.Context, calls []*Call, entries []engine.Jou
 		calls[0].giveUp()
 		return
 	}
-	if !errors.Is(ctx.Err(), context.Canceled) { // Run is ending, and its last flush stores them
+	if !errors.Is(ctx.Err(), context.Canceled) { // otherwise Run is ending, and its last flush stores the entries
 		s.log.WarnContext(ctx, "events not stored, will retry", "calls", len(calls), "error", err)
 	}
 	for n, call := range calls {
@@ -379,7 +379,7 @@ func (c *Call) noteTool(at int, data event.Data) {
 // unfinished is the failure of a tool whose progress did not reach its end (spec/003).
 const unfinished = "Progress did not reach 100%"
 
-// noteProgress assigns progress that names no tool, or the most recent one, to that tool if it is still running.
+// noteProgress records progress for the most recent tool call, if that is still running and the event names no other.
 func (c *Call) noteProgress(data event.Data) {
 	if data.Progress == nil || len(c.tools) == 0 {
 		return

@@ -55,7 +55,8 @@ type claimed struct {
 	isLimited bool
 	// attempt is the number of the next call, from 1.
 	attempt int
-	// isParked reports that the unit was parked: its next call is due at the time at, and needs its own rate-limit slot.
+	// isParked reports that the unit was parked: at is then when its next call is due, and the call needs its own
+	// rate-limit slot.
 	isParked bool
 	// errand is the purpose of the unit's calls.
 	errand errand
@@ -74,7 +75,7 @@ func (c claimed) mustBeginBy() time.Time {
 // supplied is the reply to a lane that asked for a unit; its zero value means that none is left.
 type supplied struct {
 	unit *claimed
-	// retryAfter is set if no rate-limit slot is free soon.
+	// retryAfter is how long to wait for the next rate-limit slot; zero if that is not the reason for the lack of units.
 	retryAfter time.Duration
 	err        error
 }
@@ -194,8 +195,8 @@ func (s *supply) signal() {
 }
 
 // aheadLocked returns how many units to keep ready: about as many as lanes use during eight claims, so that there are
-// few claims and lanes that end together need not wait for one. It is zero if calls take long, because the time for a
-// claim is then negligible.
+// few claims, and lanes whose calls end together need not wait for a claim. It is zero if calls take long, because the
+// time for a claim is then negligible.
 func (s *supply) aheadLocked() int {
 	if s.callTime == 0 {
 		return 0
@@ -275,7 +276,7 @@ func (s *supply) distribute(wants []db.Want, claim db.Claim, err error, start ti
 		got[unit.Target]++
 	}
 	for n, want := range wants {
-		limit := db.Limit{Allowed: want.Units} // a claim without limits means that the worker may claim nothing
+		limit := db.Limit{Allowed: want.Units} // without limits, the worker may claim nothing: the target counts as drained
 		if n < len(claim.Limits) {
 			limit = claim.Limits[n]
 		}
@@ -340,7 +341,7 @@ func (s *supply) dismiss(answer supplied) {
 	s.dismissLocked(0, answer)
 }
 
-// dismissLocked sends answer to the lanes that have waited longest, until only but lanes wait.
+// dismissLocked sends answer to the lanes that have waited longest, until no more lanes wait than the number but.
 func (s *supply) dismissLocked(but int, answer supplied) {
 	for len(s.waiting) > but {
 		s.waiting[0] <- answer

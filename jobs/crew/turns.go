@@ -91,9 +91,9 @@ func (c *crew) refer(ctx context.Context, unit *claimed, request *protocol.Reque
 	}
 }
 
-// filesUntil returns the time until which an agent may fetch files that a request beginning now refers to: all attempts
-// of the call, with the waits between them, and an hour for clocks that differ and for agents that fetch late. It is
-// rounded to a full hour, so that a request that is repeated soon has the same body.
+// filesUntil returns the time until which an agent may fetch the files that a request refers to. It allows for all
+// attempts of a call that begins now, for the waits between them, and for another hour, because clocks differ and
+// agents may fetch late. It is rounded to a full hour, so that a request repeated soon has the same body.
 func (c *crew) filesUntil(now time.Time) time.Time {
 	attempt := time.Duration(c.Task.TimeoutSeconds)*time.Second + maxPostpone
 	calls := time.Duration(c.Task.MaxRetries+1) * attempt

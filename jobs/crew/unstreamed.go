@@ -38,8 +38,8 @@ func (u *unstreamed) add(target int) (isNew bool) {
 	return isNew
 }
 
-// fallsBack reports that the target refused to stream, so that it is called once more without streaming, with its own
-// rate-limit slot and without counting as a retry. A target that answers such a call is always called without
+// fallsBack reports whether the target refused to stream. The target is then called once more without streaming, with
+// its own rate-limit slot and without counting as a retry. A target that answers such a call is always called without
 // streaming from then on.
 func (a *asking) fallsBack(c *crew, unit *claimed, answer protocol.Answer, started time.Time) bool {
 	switch {

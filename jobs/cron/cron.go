@@ -88,7 +88,7 @@ func Parse(expression, timezone string) (Plan, error) {
 	return plan, nil
 }
 
-// withSunday replaces day 7, which means Sunday as 0 does but which the parser does not accept: 5-7 becomes 5-6,0.
+// withSunday replaces day 7, which like 0 means Sunday but is not accepted by the parser: 5-7 becomes 5-6,0.
 func withSunday(field string) string {
 	parts := strings.Split(field, ",")
 	for n, part := range parts {

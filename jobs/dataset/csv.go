@@ -210,8 +210,8 @@ func isGB18030(content []byte) bool {
 	return true
 }
 
-// looksLikeOneEncoding reports that no line with bytes beyond ASCII is valid UTF-8. In real GB18030, a short line may
-// be valid UTF-8 by chance, but most lines are not.
+// looksLikeOneEncoding reports whether hardly any line with bytes beyond ASCII is valid UTF-8. In real GB18030, a short
+// line may be valid by chance, but most lines are not.
 func looksLikeOneEncoding(content []byte) bool {
 	valid, invalid := 0, 0
 	for line := range bytes.SplitSeq(content, []byte("\n")) {

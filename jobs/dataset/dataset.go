@@ -66,8 +66,9 @@ const (
 	ColumnContext  = "user_context"
 )
 
-// The columns that turn rows into turns of a conversation, each with its possible names, of which the first one that is
-// present counts. Their values are also variables; if one of the two columns is missing, they are only variables.
+// The possible names of the two columns that make rows turns of a conversation; for each column, the first name that
+// occurs in the file is used. The columns are also variables; if one of the two is missing, the other is only a
+// variable.
 var (
 	columnsSeries = []string{"series", "session_group", "series_index"}
 	columnsTurn   = []string{"turn", "order_in_series"}
@@ -203,7 +204,7 @@ func Read(ctx context.Context, name string, content []byte, layout Layout) (set 
 			set, err = nil, problem(CodeUnreadable, "damaged", "Extension", extension)
 		}
 	}()
-	runtime.LockOSThread() // the thread whose CPU time is counted
+	runtime.LockOSThread() // CPU time is counted for this thread
 	defer runtime.UnlockOSThread()
 	c := &collector{set: &Dataset{Extension: extension}, budget: newBudget(ctx), layout: layout}
 	switch extension {

@@ -200,7 +200,7 @@ func TestTheEdgesOfNumbersInSheets(t *testing.T) {
 	}
 }
 
-// The same in the older format, in which numbers are binary.
+// Numbers in the older format, which stores them in binary, are also read as a spreadsheet shows them.
 func TestTheEdgesOfNumbersInXLS(t *testing.T) {
 	t.Parallel()
 	record := func(kind uint16, data ...byte) []byte {

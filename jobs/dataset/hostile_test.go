@@ -75,7 +75,8 @@ func peak(work func()) (grown int64) {
 	return grown
 }
 
-// Reading stops if it takes too long, with an error that names the limit. Not parallel, because it changes the limit.
+// Reading stops if it takes too long, with an error that names the limit. The test is not parallel, because it changes
+// the limit.
 func TestReadingEndsAfterItsTime(t *testing.T) {
 	defer dataset.LimitTime(dataset.LimitTime(time.Millisecond))
 	_, err := dataset.Read(t.Context(), "junk.xlsx", datasettest.Sheet(t, strings.Repeat("<x/>", 1<<20)), dataset.Layout{})

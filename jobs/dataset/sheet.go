@@ -18,7 +18,7 @@ const (
 	// maxHeldRows is how many rows with cells are held until the shared texts are known: only then is it clear
 	// which rows are blank.
 	maxHeldRows = 4 * MaxRows
-	// maxHeldCells is the maximum number of cells in those rows: twice as many as the widest dataset has.
+	// maxHeldCells is the maximum number of cells in the held rows: twice as many as the widest dataset has.
 	maxHeldCells = 2 * MaxColumns * MaxRows
 	// sheetRows and sheetColumns are the maximum size of a sheet (ECMA-376 18.3.1.73, 18.3.1.13).
 	sheetRows, sheetColumns = 1 << 20, 16_384

@@ -6,7 +6,8 @@ import (
 	"runtime"
 )
 
-// Limits of a table, in addition to tableFactor times those of a dataset: a table has a row for each run of a question.
+// Limits of a table. The limits of a dataset also apply, multiplied by tableFactor, because a table has a row for each
+// run.
 const (
 	tableFactor   = 4
 	maxTableRows  = 200_000
@@ -32,7 +33,7 @@ func Table(ctx context.Context, content []byte, encoding string, isHeader func(c
 			err = problem(CodeUnreadable, "damaged", "Extension", extension)
 		}
 	}()
-	runtime.LockOSThread() // the thread whose CPU time is counted
+	runtime.LockOSThread() // CPU time is counted for this thread
 	defer runtime.UnlockOSThread()
 	budget := newBudget(ctx)
 	budget.factor = tableFactor

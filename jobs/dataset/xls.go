@@ -563,8 +563,8 @@ func (r *biffReader) take(n int) (taken []byte, err error) {
 	}
 }
 
-// unicode reads a string whose length is two bytes, with its formatting ([MS-XLS] 2.5.293). If the characters
-// continue in the next part, it begins with a flag for their width.
+// unicode reads a string whose length is two bytes, with its formatting ([MS-XLS] 2.5.293). If the characters continue
+// in the next part, that part begins with a flag for their width.
 func (r *biffReader) unicode() (string, error) {
 	head, err := r.take(3)
 	if err != nil {

@@ -53,7 +53,7 @@ func readBook(content []byte, c *collector) error {
 		return err
 	}
 	for _, sheet := range book.sheets {
-		if c.names != nil { // an earlier sheet had data, so this one is only named
+		if c.names != nil { // an earlier sheet had data, so this one is only listed as ignored
 			hasData, err := book.hasData(sheet)
 			if err != nil {
 				return err

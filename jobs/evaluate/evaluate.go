@@ -43,11 +43,11 @@ var Kinds = []Kind{Exact, Contains, Regex, Number, JSONSchema, JSONPath, Similar
 // Status is how an evaluation ended.
 type Status string
 
-// The possible statuses: a verdict, none because of a fault, or none because the expected value is blank.
+// The possible statuses.
 const (
-	Succeeded Status = "SUCCEEDED"
-	Failed    Status = "FAILED"
-	Skipped   Status = "SKIPPED"
+	Succeeded Status = "SUCCEEDED" // there is a verdict
+	Failed    Status = "FAILED"    // there is none, because of a fault
+	Skipped   Status = "SKIPPED"   // there is none, because the expected value is blank
 )
 
 // Statuses lists all statuses.
@@ -88,7 +88,7 @@ type Verdict struct {
 	ErrorCode, ErrorMessage string
 }
 
-// decided returns the verdict of a rule that has no scores.
+// decided returns the verdict of a rule that only passes or fails an answer: the score is 1 or 0.
 func decided(passed bool, reason string) Verdict {
 	score := 0.0
 	if passed {
@@ -97,7 +97,7 @@ func decided(passed bool, reason string) Verdict {
 	return Verdict{Status: Succeeded, Score: &score, Passed: &passed, Reason: reason}
 }
 
-// scored returns a verdict with its own score.
+// scored returns the verdict of a rule that also gives an answer a score.
 func scored(score float64, passed bool, reason string) Verdict {
 	if passed {
 		reason = ""

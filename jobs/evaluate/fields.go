@@ -9,21 +9,21 @@ import (
 // Type is the type of a configuration field.
 type Type string
 
-// The types of fields: one line, several lines, a number, true or false, one of several words, a list of lines, any
-// JSON.
+// The types of fields.
 const (
-	Line   Type = "line"
-	Text   Type = "text"
-	Amount Type = "amount"
-	Truth  Type = "truth"
-	Choice Type = "choice"
-	Lines  Type = "lines"
-	JSON   Type = "json"
+	Line   Type = "line"   // a text on one line
+	Text   Type = "text"   // a text on several lines
+	Amount Type = "amount" // a number
+	Truth  Type = "truth"  // true or false
+	Choice Type = "choice" // one of several words
+	Lines  Type = "lines"  // a list of texts, one per line
+	JSON   Type = "json"   // any JSON
 	// Model is the id of a saved model.
 	Model Type = "model"
 )
 
-// Limits that are narrower than a type: a number from 0 to 1, and limits of a judge's members.
+// Ranges for ConfigError.Limit that are narrower than the types: Share is a number from 0 to 1; the others are the
+// ranges of a judge's members.
 const (
 	Share       Type = "share"
 	Hundred     Type = "hundred"

@@ -34,9 +34,9 @@ var (
 		`(?:^|[\s，。：:；;、（(“"*=]|[是为有共约于达到需要即])(负|零下)?([一二两三四五六七八九十])(\p{Han}{0,4})(?:$|[\s，。；;！!？?、）)”"*])`)
 )
 
-// placesOf parses a number in Chinese such as 一百二十三万 or 二〇二四, and returns how many bytes it takes. A last digit
-// without a place value has the next lower one, as in 三万五, if isClosed reports that nothing else can follow the
-// number; otherwise, the digit belongs to the following text, as in 五万一年.
+// placesOf parses a number in Chinese such as 一百二十三万 or 二〇二四, and returns how many bytes it takes. If isClosed reports
+// that nothing else can follow the number, a last digit without a place value has the next lower one, as in 三万五;
+// otherwise, the digit belongs to the following text, as in 五万一年.
 func placesOf(numeral string, isClosed bool) (value int64, bytes int, isNumber bool) {
 	if !strings.ContainsFunc(numeral, func(r rune) bool { return placeValues[r] > 0 }) {
 		return digitByDigit(numeral)

@@ -301,7 +301,7 @@ func ratingOf(value wire.Value) (rating float64, isRating bool) {
 type JudgeVerdict struct {
 	// Ratings are the medians of the rated dimensions, from 0 to 100.
 	Ratings map[string]float64
-	// Score is Overall or, without it, the mean of the dimensions, from 0 to 1. Passed is nil for defaults.
+	// Score is Overall or, without it, the mean of the dimensions, from 0 to 1. Passed is nil if IsDefault is set.
 	Score  float64
 	Passed *bool
 	// Reason is taken from the vote whose overall rating is nearest to the median.

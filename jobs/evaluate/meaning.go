@@ -19,9 +19,9 @@ type Grouper struct {
 	// too long to be shown in full.
 	texts []string
 	isCut []bool
-	// contents is the index in texts of each answer's text.
+	// contents maps each answer, by its index, to the index of its text in texts.
 	contents []int
-	// order is the index in texts of the text at each place in the first prompt.
+	// order maps each place in the first prompt to the index of its text in texts.
 	order     []int
 	reader    facts.Reader
 	conflicts map[[2]int]bool
@@ -124,7 +124,7 @@ func (g *Grouper) Read(text string, isAgain bool) (reply Reply, isRead bool) {
 		reply.unsure[g.shown(place, isAgain)] = true
 	}
 	for n := range reply.groups {
-		if reply.groups[n] < 0 { // a group of its own
+		if reply.groups[n] < 0 { // the reply does not place the text, which becomes a group of its own
 			reply.groups[n], reply.unsure[n] = len(reply.notes), true
 			reply.notes = append(reply.notes, "")
 		}
@@ -214,8 +214,8 @@ func (g *Grouper) Decide(replies []Reply) Grouped {
 	return decided
 }
 
-// together returns the groups, numbered from 0, in which texts are together if all replies that are sure of them
-// agree on it. If no reply is sure of them, they are separate.
+// together returns the group of each text, numbered from 0. Two texts belong together if all replies that are sure of
+// both place them in one group; if no reply is sure of both, they do not.
 func (g *Grouper) together(replies []Reply) (groups []int) {
 	groups = make([]int, len(g.texts))
 	for text := range groups {

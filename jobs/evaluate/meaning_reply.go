@@ -250,7 +250,7 @@ func (r *groupReader) place(text string) (place int, isNumber bool) {
 var aGroup = regexp.MustCompile(
 	`(?i)^[\s*_#>•-]*(?:group|cluster|第?\s*[0-9a-z一二三四五六七八九十]*\s*(?:组|类))\s*[0-9a-z一二三四五六七八九十]*[*_"\s]*[:：=]\s*(.+)$`)
 
-// theMembers matches the numbers at the beginning of the rest of such a line.
+// theMembers matches the numbers at the beginning of the text that aGroup captured.
 var theMembers = regexp.MustCompile(
 	`(?i)^[\s\[(（{]*((?:(?:answers?|回答|答案|and|和|与|、|,|，|&|#|\s)*\d+)+)[\s\])）}]*[-–—:：,，.。;；]*\s*(.*)$`)
 

@@ -44,8 +44,8 @@ func numbersOf(text, which string) ([]Numeral, error) {
 	return numbers, nil
 }
 
-// expectedNumber returns the number that a text expects: its last one, which is an ordinal only if the text has no
-// other.
+// expectedNumber returns the number that a text expects: the last one that is not an ordinal or, if there is none, the
+// last ordinal.
 func expectedNumber(text string) (number Numeral, isThere bool) {
 	numbers, _ := numbersOf(text, lastOne)
 	plain := slices.DeleteFunc(slices.Clone(numbers), func(n Numeral) bool { return n.IsOrdinal })

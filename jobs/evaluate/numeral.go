@@ -85,7 +85,7 @@ var (
 	aListMark = regexp.MustCompile(`(?m)^[ \t]*(?:[-*][ \t]+)?[(（]?(\d{1,2})(?:[.)）][ \t]+|、)\S`)
 )
 
-// withoutReferences blanks references. A citation that is the whole text stays, because it is the answer.
+// withoutReferences replaces references with spaces. A citation that is the whole text stays, because it is the answer.
 func withoutReferences(text string) string {
 	plain := []byte(text)
 	blank := func(at []int) {
@@ -218,7 +218,7 @@ func readDigits(text string) (found []Numeral) {
 				continue // a part of a version: 1.2.3
 			}
 			if strings.HasSuffix(before, ".") || endsWithWord(before) {
-				from++ // a full stop: No.42, …42
+				from++ // this is not a decimal point: No.42, …42
 			}
 		}
 		one := Numeral{Value: rational(text[from:to]), From: from, To: to}

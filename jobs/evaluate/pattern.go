@@ -11,8 +11,8 @@ import (
 	"wending/jobs/reason"
 )
 
-// maxInstructions is how many instructions a pattern may compile to; maxSteps limits the steps of matching, of which
-// there may be one for each instruction and byte of the text.
+// maxInstructions is how many instructions a pattern may compile to. maxSteps limits the steps of matching: in the
+// worst case, one for each instruction and byte of the text.
 const (
 	maxInstructions = 5000
 	maxSteps        = 50_000_000

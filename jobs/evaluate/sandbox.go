@@ -24,13 +24,13 @@ import (
 // childVariable is set in the environment of a child process.
 const childVariable = "WENDING_RULES_CHILD"
 
-// The limits of one compilation or evaluation in a child, and how long its parent waits on a busy machine.
+// Limits of one compilation or evaluation in a child, and of the child itself.
 const (
 	maxCPU      = 2 * time.Second
 	maxMemory   = 256 << 20
-	maxWait     = 30 * time.Second
-	watchEvery  = 10 * time.Millisecond
-	maxCompiled = 100
+	maxWait     = 30 * time.Second      // how long the parent waits for the child on a busy machine
+	watchEvery  = 10 * time.Millisecond // how often the child checks its use of resources
+	maxCompiled = 100                   // compiled rules that a child keeps
 )
 
 // order is a request to a child process: to compile rules and, if there is a subject, to judge it by each of them.
@@ -56,8 +56,8 @@ type childAnswer struct {
 	Verdict       Verdict
 }
 
-// pool holds the child processes of this process: the idle ones, and one place per busy one. There are as many places
-// as processors.
+// pool holds the idle child processes of this process, and a place for each busy one. There are as many places as
+// processors.
 type pool struct {
 	idle    chan *child
 	working chan struct{}
@@ -290,7 +290,7 @@ func EvaluateAll(ctx context.Context, rules []*Rule, subject Subject) ([]Verdict
 	}
 	var answers []childAnswer
 	if len(together) > 1 {
-		// if that fails, each rule is evaluated alone, because one of them may have exceeded a limit
+		// If this fails, each rule is evaluated alone, because one of them may have exceeded a limit.
 		answers, _ = children.ask(ctx, o)
 	}
 	for place, n := range together {

@@ -123,7 +123,7 @@ func newContains(config json.RawMessage) (*Rule, error) {
 	}}, nil
 }
 
-// defaultSimilarity is the similarity above which answers are considered to differ only in wording.
+// defaultSimilarity is the lowest similarity with which an answer passes, unless the rule sets another.
 const defaultSimilarity = 0.8
 
 func newSimilarity(config json.RawMessage) (*Rule, error) {

@@ -16,8 +16,8 @@ import (
 type Report struct {
 	TaskName, AgentURL, AgentModel string
 	RunsPerItem                    int
-	// MostRuns is the maximum number of runs that a question may have, for each of which the report has columns; 0
-	// means RunsPerItem.
+	// MostRuns is the maximum number of runs that a question may have; the report has columns for each of them. 0 means
+	// RunsPerItem.
 	MostRuns    int
 	CreatedAt   time.Time
 	CompletedAt *time.Time
@@ -43,7 +43,7 @@ type Report struct {
 type Variant struct {
 	Number               int
 	Name, Prompt, Target string
-	// Currency is the currency of its runs' costs; empty if they have none.
+	// Currency is the currency of the costs of the variant's runs; empty if they have none.
 	Currency string
 }
 
@@ -61,7 +61,7 @@ type Item struct {
 	// Number is the question's number, counted from 1 in the order of the pages.
 	Number int
 	Likeness
-	// Planned is how many runs of the item were planned; further ones are absent. 0 means Report.RunsPerItem.
+	// Planned is how many runs of the item were planned; the columns of later runs stay blank. 0 means Report.RunsPerItem.
 	Planned int
 	Runs    []Run
 	// Reviews are people's verdicts on the question and on its answers.
@@ -217,7 +217,7 @@ type Asset struct {
 	Path  string `json:"path"`
 	Type  string `json:"type"`
 	State string `json:"state"`
-	// MediaType and the fields that follow describe the copy; they are nil until there is one.
+	// MediaType, Size and SHA256 describe the copy; they are nil until there is one.
 	MediaType *string `json:"media_type"`
 	Size      *int64  `json:"size"`
 	SHA256    *string `json:"sha256"`

@@ -148,7 +148,7 @@ func (j *JSONL) runOf(variant Variant, run Run) jsonRun {
 		out.Currency = &variant.Currency
 	}
 	if run.Exact != nil {
-		if utf8.Valid(run.Exact) { // only a NUL, which JSON can represent
+		if utf8.Valid(run.Exact) { // the only fault was a NUL, which JSON can represent
 			exact := string(run.Exact)
 			out.Output = &exact
 		} else {

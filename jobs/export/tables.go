@@ -32,7 +32,7 @@ func WriteTables(w io.Writer, cutMark string, sheets [3]Sheet) error {
 	return x.zip.Close()
 }
 
-// sheet writes a table: first its own rows, then those that it reads.
+// sheet writes a table: first sheet.Rows, then the rows from sheet.Read.
 func (x *XLSX) sheet(part string, sheet Sheet) error {
 	titles := make([]string, len(sheet.Columns))
 	for n, column := range sheet.Columns {

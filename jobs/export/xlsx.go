@@ -173,14 +173,14 @@ var (
 		"is_outdated", "created_at", "carried_by", "carried_from", "carried_from_id"}
 )
 
-// numeric are the columns of these sheets that contain numbers.
+// numeric maps the columns that contain numbers, in the sheets after the results, to the types of their cells.
 var numeric = map[string]Cells{
 	"number": HoldsNumber, "agreement": HoldsShare, "meaning_agreement": HoldsShare, "similarity": HoldsShare,
 	"novelty": HoldsShare, "distinct": HoldsNumber,
 	"variant": HoldsNumber, "run_index": HoldsNumber,
 }
 
-// columnsOf returns the columns of such a sheet.
+// columnsOf returns the columns of a sheet after the results, given their names.
 func columnsOf(names []string) (columns []Column) {
 	for _, name := range names {
 		columns = append(columns, Column{Title: name, Holds: numeric[name]})

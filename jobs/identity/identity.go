@@ -303,9 +303,9 @@ func (s Service) ChangeProject(ctx context.Context, project people.Project) (peo
 }
 
 // SetProjectSettings replaces the settings that a project's own administrators can change: its reasons for verdicts,
-// without duplicates and without the common reasons, the smallest differences that matter, and where traces are shown.
-// Faults are returned as FieldErrors of "review_reasons", "smallest_points", "smallest_percent", "trace_url" and
-// "sensitive_patterns".
+// without duplicates and without the common reasons, the smallest differences that matter, where traces are shown, and
+// the sensitive patterns. Faults are returned as FieldErrors of "review_reasons", "smallest_points",
+// "smallest_percent", "trace_url" and "sensitive_patterns".
 func (s Service) SetProjectSettings(ctx context.Context, projectID uuid.UUID,
 	settings people.ProjectSettings) (people.Project, error) {
 	var c checks
@@ -447,7 +447,7 @@ func (s Service) RevokeToken(ctx context.Context, projectID uuid.UUID, owner *uu
 }
 
 // ErrUnknownKind means that there is no such kind of link. ErrNoReplay means that a link to a replay does not name
-// exactly one question or unit of the task that has runs, or that another link names one.
+// exactly one question or unit with runs, or that a link of another kind names one.
 var (
 	ErrUnknownKind = errors.New("unknown kind of link")
 	ErrNoReplay    = errors.New("not a question or unit with runs")
@@ -489,7 +489,7 @@ func (s Service) addReplay(ctx context.Context, c *checks, share *people.Share, 
 }
 
 // AddShare creates a link to a task, and returns its secret, which cannot be read again. It returns ErrNotFinished, or
-// FieldErrors of "days", which must be at least one, of "kind", "question_id" and "unit_id".
+// FieldErrors of "kind", "question_id", "unit_id" and "days" (which must be at least one).
 func (s Service) AddShare(ctx context.Context, task db.Task, by string,
 	n ToShare) (share people.Share, secret string, err error) {
 	if !task.HasResults {

@@ -88,7 +88,7 @@ func isMonotonous(text string) bool {
 
 func normalised(text string) string { return norm.NFKC.String(text) }
 
-// params costs 19 MiB and about 30 ms, the minimum that OWASP recommends.
+// params make a hash cost 19 MiB and about 30 ms, the minimum that OWASP recommends.
 var params = &argon2id.Params{Memory: 19 << 10, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 
 // places limits how many passwords are hashed at once, because each takes params.Memory.

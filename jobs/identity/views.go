@@ -65,7 +65,7 @@ func checkView(c *checks, kind people.ViewKind, given View) (name, query string)
 		if values[parameter] = slices.DeleteFunc(all, func(value string) bool {
 			return value == ""
 		}); len(values[parameter]) == 0 {
-			delete(values, parameter) // forms send blanks for fields left empty
+			delete(values, parameter) // forms send empty values for fields left empty
 		}
 	}
 	query = values.Encode()

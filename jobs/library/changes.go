@@ -16,7 +16,7 @@ type QuestionChange struct {
 	Variant     int
 	Name        string
 	Before, Now measure.ComparedQuestion
-	// IsVerdict reports that the verdicts changed; otherwise there are none, and the answers changed.
+	// IsVerdict reports that the verdicts changed. If it is false, there are no verdicts, and the answers changed.
 	IsVerdict bool
 	// Adjusted is the p-value, adjusted for all compared questions.
 	Adjusted float64
@@ -38,8 +38,8 @@ func (c QuestionChange) IsWorse() bool {
 
 // QuestionChanges returns the questions that changed from one task of a schedule to another, for all variants, the
 // least likely to be chance first. Whether a question changed is decided by Fisher's exact test of its verdicts or, if
-// there are none, by the permutation test of its answers. A share of about measure.ListedShare of the listed
-// questions may be listed by chance (metrics.md, family e).
+// there are none, by the permutation test of its answers. About measure.ListedShare of the listed questions may be
+// there by chance (metrics.md, family e).
 func QuestionChanges(ctx context.Context, store *db.Store, before, now db.Task) (changes []QuestionChange, err error) {
 	results := report.New(store)
 	earlier, err := results.Matrix(ctx, before)
@@ -72,7 +72,7 @@ func QuestionChanges(ctx context.Context, store *db.Store, before, now db.Task) 
 	return changes, nil
 }
 
-// test tests whether the questions changed, each in its variant: all variants are one family.
+// test tests whether each question changed within its variant. The p-values are adjusted for all variants together.
 func test(ctx context.Context, results report.Report, before, now db.Task, pairs []measure.Pair,
 	variants []db.Variant) error {
 	var keys [2]map[report.Asked][]string

@@ -156,7 +156,7 @@ func ensure[T any](ctx context.Context, scope db.Scope, kind entries.Kind[T], na
 		return row, err
 	}
 	id, err := save(row)
-	if errors.Is(err, entries.ErrNameTaken) { // by the same request, a moment ago
+	if errors.Is(err, entries.ErrNameTaken) { // a concurrent request for the same demo has just saved it
 		return kind.Named(ctx, scope, name)
 	}
 	if err != nil {

@@ -15,14 +15,12 @@ import (
 // Held is the state, in the library, of something that a task uses.
 type Held string
 
-// The library has a newer or the same state of the entry, which is used; a person chose an earlier version when
-// creating the task, which is kept; the entry was archived, and its last state is used; or the library has no such
-// entry, and the task's own copy is used, as for an address that was typed.
+// The states of an entry, with the state that the task's copy uses.
 const (
-	HeldNewest   Held = "newest"
-	HeldPinned   Held = "pinned"
-	HeldArchived Held = "archived"
-	HeldGone     Held = "gone"
+	HeldNewest   Held = "newest"   // the library has the entry, and its current state is used
+	HeldPinned   Held = "pinned"   // a person chose an earlier version when creating the task, and it is kept
+	HeldArchived Held = "archived" // the entry was archived, and its last state is used
+	HeldGone     Held = "gone"     // the library has no such entry, as for a typed address: the task's own copy is used
 )
 
 // AllHeld lists all states.

@@ -18,7 +18,7 @@ import (
 // means the firing before At.
 type FiringPair struct{ Since, At uuid.UUID }
 
-// Faults of a FiringPair: no firing with results made the task, or both are the same.
+// Faults of a FiringPair: no firing with results created the task in Since or in At, or both name the same firing.
 var (
 	ErrNoEarlierFiring = errors.New("no earlier firing with results made this task")
 	ErrNoFiring        = errors.New("no firing with results made this task")

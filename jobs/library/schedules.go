@@ -34,7 +34,7 @@ type Scheduler struct {
 	Library *Service
 	// CheckURL returns an error if a task with these headers may not call the address, which was typed.
 	CheckURL func(u *url.URL, headers map[string]string) error
-	// Late is how long a schedule is left to other processes after it has become due.
+	// Late is how long a schedule must be overdue before this process fires it; until then other processes may.
 	Late time.Duration
 	Log  *slog.Logger
 }

@@ -136,7 +136,7 @@ func (s *Sealer) Seal(value any, owner string) ([]byte, error) {
 	return s.current.aead.Seal(bytes.Clone(s.current.head), nil, text, []byte(owner)), nil
 }
 
-// Open decrypts a value made by Seal into value, or returns ErrKey. If sealed is empty, value is left unchanged.
+// Open decrypts a value made by Seal into value, or returns ErrKey. If sealed is nil, value is left unchanged.
 func (s *Sealer) Open(sealed []byte, owner string, value any) error {
 	if sealed == nil {
 		return nil
@@ -198,7 +198,7 @@ func (s *Sealer) Ticket(subject string, until time.Time) string {
 	return base64.RawURLEncoding.EncodeToString(append(ticket, signature...))
 }
 
-// Admits reports whether a ticket admits to a subject now.
+// Admits reports whether a ticket gives access to a subject at the time now.
 func (s *Sealer) Admits(subject, ticket string, now time.Time) bool {
 	text, err := base64.RawURLEncoding.DecodeString(ticket)
 	if err != nil || len(text) < ticketTime {

@@ -100,7 +100,8 @@ func TestAValueOpensForItsOwnerAndKeyOnly(t *testing.T) {
 	require.NoError(t, sealer.Open(nil, owner, &headers), "nothing sealed is not an error")
 }
 
-// A ticket admits to one subject until its time, also after SECRET_KEY was replaced, and cannot be changed.
+// A ticket gives access to one subject until it expires, even after SECRET_KEY was replaced. A changed ticket is
+// refused.
 func TestTicketsExpireAndCannotBeChanged(t *testing.T) {
 	t.Parallel()
 	old, now := newSealer(t, strong(1)), time.Unix(1_800_000_000, 0)

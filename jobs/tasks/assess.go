@@ -57,8 +57,8 @@ func Assess(ctx context.Context, results report.Assessor, task db.Task, itemIDs 
 	return nil
 }
 
-// assess sums up the runs of one question. If all answers are equal and there is no standard answer, it only matters
-// whether their text is empty.
+// assess sums up the runs of one question. If all answers are equal and there is no standard answer, the runs have no
+// text, because nothing needs to be compared.
 func assess(ctx context.Context, runs []report.AnsweredRun, task db.Task) (report.Assessed, error) {
 	variants := make([][]measure.Answer, task.TotalVariants)
 	for v := range variants {
@@ -110,14 +110,14 @@ func countContents(variants [][]measure.Answer) (count int) {
 			}
 		}
 	}
-	if len(distinct) < 2 { // the texts were not read
+	if len(distinct) < 2 { // no comparison is needed, and the text was not read
 		return len(distinct)
 	}
 	_, count = measure.Contents(distinct)
 	return count
 }
 
-// AssessWhole assesses the given questions that have all their runs.
+// AssessWhole assesses those of the given questions that have all their runs.
 func AssessWhole(ctx context.Context, store *db.Store, task db.Task, itemIDs []int64) error {
 	whole, err := report.New(store).Whole(ctx, itemIDs)
 	if err != nil {

@@ -186,7 +186,7 @@ type load struct {
 	NewTarget
 	calls int
 	past  report.Past
-	// past comes from a single test call
+	// isTest reports that past comes from a single test call.
 	isTest bool
 }
 
@@ -390,7 +390,7 @@ func (n New) unknownVariables() []string {
 		templates = append(templates, one.System, one.User)
 	}
 	unknown := protocol.MissingNames(values, templates...)
-	// names that bodies may contain as well
+	// The templates of bodies may also contain these names.
 	for _, name := range []string{"session_id", "model", "history", "conversation_id"} {
 		values[name] = ""
 	}

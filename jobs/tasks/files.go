@@ -41,8 +41,8 @@ func LayoutOf(task db.Task) dataset.Layout {
 		Encoding: task.DatasetEncoding}
 }
 
-// DatasetFile returns a file of a task's questions: the original file or, if questions were appended, or the file
-// does not exist (a schedule's copies have none), a new CSV file of all questions. The caller closes it.
+// DatasetFile returns a file of a task's questions. It is the original file unless questions were appended or the file
+// does not exist, as for a schedule's copies; then it is a new CSV file of all questions. The caller closes it.
 func (s *Service) DatasetFile(ctx context.Context, task db.Task) (io.ReadSeekCloser, Questions, error) {
 	if task.AppendedItems > 0 {
 		return s.allQuestions(ctx, task)

@@ -122,7 +122,7 @@ func Subject(ctx context.Context, store *db.Store, task db.Task, unit db.Unit) (
 	return values, err
 }
 
-// AskJudge returns the request for one of a judge's votes, the first of which is 1.
+// AskJudge returns the request for one of a judge's votes, which are numbered from 1.
 func AskJudge(task db.Task, target db.Target, secrets Target, asked evaluate.LLMJudge, values map[string]string,
 	launchID uuid.UUID, unitID int64, vote int) protocol.Request {
 	texts := asked.Ask(values, markOf(launchID, unitID))

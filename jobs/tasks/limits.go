@@ -12,19 +12,17 @@ import (
 	"wending/jobs/agent/guard"
 )
 
-// Limits of a task: characters of its name, runs of each question, variants, calls of one launch, calls at once,
-// seconds for a call, attempts after the first, evaluators, and bytes of the JSON that is merged into every
-// request.
+// Limits of a task.
 const (
-	MaxNameLength  = 64
-	MaxRuns        = db.MaxRuns
+	MaxNameLength  = 64         // characters of its name
+	MaxRuns        = db.MaxRuns // runs of each question
 	MaxVariants    = 20
-	MaxCalls       = 200_000
-	MaxConcurrency = 64
-	MaxTimeout     = 3600
-	MaxRetries     = 5
+	MaxCalls       = 200_000 // calls of one launch
+	MaxConcurrency = 64      // calls at once
+	MaxTimeout     = 3600    // seconds for a call
+	MaxRetries     = 5       // attempts of a call after the first
 	MaxEvaluators  = 10
-	MaxPayload     = 64 << 10
+	MaxPayload     = 64 << 10 // bytes of the JSON that is merged into every request
 )
 
 // The ranges of a task's adaptive runs.
@@ -34,33 +32,30 @@ const (
 	MostConfidence    = 0.999
 )
 
-// Limits of the entries that tasks copy from the library: characters of a name, of a template, of a model's id and
-// of an address, and seconds between two polls of a job's status.
+// Limits of the entries that tasks copy from the library; lengths are in characters.
 const (
-	MaxEntryName    = 64
-	MaxTemplate     = 100_000
-	MaxModelLength  = 200
-	MaxAddress      = 2048
-	MaxPollInterval = 600
+	MaxEntryName    = 64      // of a name
+	MaxTemplate     = 100_000 // of a template
+	MaxModelLength  = 200     // of a model's id
+	MaxAddress      = 2048    // of an address
+	MaxPollInterval = 600     // seconds between two polls of a job's status
 )
 
 // Problem is the reason for refusing a field of a task.
 type Problem int
 
-// A field is missing, is too long, or contains control characters; it is none of its choices, or not a number within
-// its range, a rate, a cost, an address, a JSON object or the settings of adaptive runs; or the task as a whole has
-// too many variants or calls.
+// The reasons.
 const (
-	Missing Problem = iota + 1
-	TooLong
-	OutOfRange
-	NotAChoice
-	NotARate
-	NotACost
-	NotAnAddress
-	NotAnObject
-	NotAdaptive
-	TooLarge
+	Missing      Problem = iota + 1 // a required field is empty
+	TooLong                         // a text is longer than Max, or contains control characters
+	OutOfRange                      // a number is not between Min and Max
+	NotAChoice                      // the value is not one of Choices
+	NotARate                        // not a rate limit (see ParseRate)
+	NotACost                        // not an amount of money
+	NotAnAddress                    // not the address of an agent
+	NotAnObject                     // not a JSON object, or longer than MaxPayload
+	NotAdaptive                     // the settings of adaptive runs are outside their ranges
+	TooLarge                        // the task has too many evaluators, variants or calls
 )
 
 // InvalidError means that a field of a task, named as in the API, violates a rule. Field is empty if the task as a
@@ -211,8 +206,8 @@ func CheckRuns(task db.Task, runs int) *InvalidError {
 	return nil
 }
 
-// CheckClusterBy returns why questions with these additional columns cannot be grouped by one of them; nil means that
-// they can, or that none is named.
+// CheckClusterBy returns why questions with these additional columns cannot be grouped by column; nil means that they
+// can, or that column is empty.
 func CheckClusterBy(column string, columns []string) *InvalidError {
 	if column == "" || slices.Contains(columns, column) {
 		return nil

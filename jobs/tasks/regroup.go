@@ -53,13 +53,12 @@ func (s *Service) ReadAnswers(ctx context.Context, itemID int64, variant int) (a
 // RegroupProblem is why a person's grouping of answers is refused.
 type RegroupProblem string
 
-// The run has no answer, is in no group or in several, or its answer differs at most in format from one in another
-// group.
+// The reasons why a run does not fit.
 const (
-	RunUnknown  RegroupProblem = "unknown"
-	RunMissing  RegroupProblem = "missing"
-	RunRepeated RegroupProblem = "repeated"
-	RunApart    RegroupProblem = "apart"
+	RunUnknown  RegroupProblem = "unknown"  // it has no answer
+	RunMissing  RegroupProblem = "missing"  // it is in no group
+	RunRepeated RegroupProblem = "repeated" // it is in several groups
+	RunApart    RegroupProblem = "apart"    // its answer differs at most in format from that of a run in another group
 )
 
 // RegroupError means that a person's grouping does not fit the answers.

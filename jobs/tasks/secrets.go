@@ -202,8 +202,8 @@ func (l Loss) GiveUp(ctx context.Context, code string) error {
 }
 
 // NewSealer returns the sealer with the installation's salt. It returns ErrForeignKey if none of the keys is the
-// installation's. The first process decides which key that is, and a process that has it as its previous key
-// replaces it with its current key.
+// installation's. The first process to start sets the installation's key. A process whose previous key is the
+// installation's replaces it with its current key.
 func NewSealer(ctx context.Context, store *db.Store, keys secret.Keys) (s *secret.Sealer, err error) {
 	if keys.Salt, err = upkeep.NewSecrets(store).Salt(ctx); err != nil {
 		return nil, err

@@ -143,7 +143,7 @@ func (s *Service) checkStored(ctx context.Context, task db.Task) error {
 	})
 }
 
-// checkRows is checkLeaving for rows that are added to a task; their numbers are those of the file.
+// checkRows is checkLeaving for rows that are added to a task; matches have the row numbers of the file.
 func (s *Service) checkRows(ctx context.Context, task db.Task, set *dataset.Dataset) error {
 	return s.checkLeaving(ctx, task.ProjectID, func(l *leaving) error {
 		l.inFile = true

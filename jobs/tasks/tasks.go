@@ -698,7 +698,7 @@ func (s *Service) Copy(ctx context.Context, source db.Task) (New, error) {
 		return n, fmt.Errorf("read the dataset: %w", err)
 	}
 	n.File.Name, n.Layout = questions.Name, questions.Layout
-	if source.AppendedItems > 0 { // it no longer matches the saved dataset
+	if source.AppendedItems > 0 { // the questions no longer match the saved dataset
 		n.DatasetID, n.DatasetVersion = nil, nil
 	}
 	n.Dataset, err = dataset.Read(ctx, n.File.Name, n.File.Content, n.Layout)

@@ -12,8 +12,8 @@ import (
 	"wending/jobs/evaluate"
 )
 
-// UnknownVariableError means that an evaluator's expression names a variable that the questions do not have, and
-// that would therefore never have a value.
+// UnknownVariableError means that an evaluator's expression names a variable that the questions do not have. Such a
+// variable would never have a value.
 type UnknownVariableError struct {
 	Evaluator, Variable string
 	// Nearest is the most similar existing name.

@@ -133,8 +133,8 @@ type Part struct {
 	IsHit bool
 }
 
-// maxQuery is how many characters of a query are used, around how many characters an excerpt shows before the first
-// hit; an excerpt has three times as many.
+// maxQuery is the maximum length of a query, in characters; the rest is ignored. around is how many characters an
+// excerpt shows before the first hit; in total it shows three times as many.
 const (
 	maxQuery = 100
 	around   = 60

@@ -81,7 +81,7 @@ func TestPagesHaveChapters(t *testing.T) {
 	}
 }
 
-// In Chinese a label is a code span or quoted; in English it is bold.
+// quoted matches a label in quotes. In Chinese a label is a code span or quoted; in English it is bold.
 var quoted = regexp.MustCompile(`“([^“”]+)”`)
 
 // notLabels are the texts in the form of labels that are not on any page: emphasis, and examples of users' own names

@@ -360,7 +360,7 @@ func search(query string) templ.Component {
 	})
 }
 
-// ChapterPage is one chapter beside the list of all.
+// ChapterPage is one chapter next to the list of all chapters.
 func ChapterPage(frame ui.Frame, chapter Chapter) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

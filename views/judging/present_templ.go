@@ -27,8 +27,8 @@ const MostChanges = 50
 type Present struct {
 	Task db.Task
 	review.Presence
-	// Changes are their verdicts since the page last asked; if there are more than MostChanges, the page receives
-	// none of them.
+	// Changes are other people's verdicts since the page's last request; if there are more than MostChanges, the page
+	// receives none of them.
 	Changes []review.Change
 }
 

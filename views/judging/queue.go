@@ -20,7 +20,7 @@ var stages = [][]measure.Level{
 	{measure.Identical, measure.FormatOnly},
 }
 
-// stageSigns are the signs beside the names of stages.
+// stageSigns are the signs next to the names of stages.
 var stageSigns = []string{"≠", "↔", "≈", "?", "="}
 
 // sameStage is the stage of questions whose answers have the same content.
@@ -88,8 +88,9 @@ func stagesOf(r results.Report, queue []report.Summary, here int) (shown []stage
 	return shown
 }
 
-// doneBefore announces a new stage on its first question, so that verdicts given by habit do not run on into it. It is
-// empty if a question of the stage was judged before, or if one of the stages above still has questions waiting.
+// doneBefore returns the announcement of a new stage for its first question, so that the reviewer does not continue by
+// habit. It is empty if a question of the stage was judged before, or if one of the stages above still has questions
+// waiting.
 func doneBefore(locale text.Locale, shown []stage) string {
 	here := slices.IndexFunc(shown, func(s stage) bool { return s.isHere })
 	isOpen := func(s stage) bool { return s.done < s.all }

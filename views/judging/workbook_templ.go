@@ -34,7 +34,7 @@ type WorkbookConflict struct {
 	Row        int
 	QuestionID string
 	Mine       review.Opinion
-	// Theirs is the present verdict; nil if it was withdrawn.
+	// Theirs is the current verdict; nil if it was withdrawn.
 	Theirs *review.Review
 }
 
@@ -299,7 +299,7 @@ func workbookPart(task db.Task, reviewer string, hasAccount bool, w Workbook) te
 	})
 }
 
-// conflictLine returns the workbook's verdict and the present one.
+// conflictLine returns the workbook's verdict and the current one.
 func conflictLine(locale text.Locale, c WorkbookConflict) string {
 	theirs := locale.Text("judging.withdrawn")
 	if c.Theirs != nil {

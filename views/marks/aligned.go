@@ -20,18 +20,18 @@ const (
 	// markFor limits the time for finding differences inside the blocks of one question; after that, differences
 	// become coarse.
 	markFor = 100 * time.Millisecond
-	// usualAnswers is the size, in bytes of different answers, up to which a question counts as usual: 20 answers of
-	// 1,000 Chinese characters. mostLaid is how many bytes are laid out with a page, enough for 20 such questions;
+	// usualAnswers is the maximum total size, in bytes, of a usual question's distinct answers: 20 answers of 1,000
+	// Chinese characters. mostLaid is how many bytes of answers are laid out with a page, enough for 20 such questions;
 	// the remaining questions are laid out when a reader opens them.
 	usualAnswers = 20 * 3500
 	mostLaid     = 20 * usualAnswers
 	// lightAnswer is the size, in bytes, up to which an answer is searched in full for the wording of its facts.
 	lightAnswer = 40_000
-	// foldedHere limits the bytes of differently worded answers that a page holds folded for one question; the rest
-	// is loaded when it is opened.
+	// foldedHere is the maximum total size, in bytes, of a question's answers that differ in wording from the most common
+	// one; if they are longer, the question's folds are loaded when they are opened.
 	foldedHere = 40_000
-	// heldFolds is the size of answers, in bytes, up to which a page contains its folded content; for the remaining
-	// questions it is loaded when it is opened, so that most of a page is visible content.
+	// heldFolds is the total size of answers, in bytes, whose folded content is sent with a page. The folds of the
+	// remaining questions are loaded when they are opened, so that most of a page is visible content.
 	heldFolds = 40_000
 )
 
@@ -59,12 +59,12 @@ type Distinct struct {
 // Relation is how an answer differs from the most common one.
 type Relation string
 
-// Relations: no difference, different facts, entirely different, and different wording.
+// How an answer can differ from the most common one.
 const (
-	Same      Relation = "same"
-	InFacts   Relation = "facts"
-	Different Relation = "different"
-	InWords   Relation = "wording"
+	Same      Relation = "same"      // no difference
+	InFacts   Relation = "facts"     // different facts
+	Different Relation = "different" // entirely different
+	InWords   Relation = "wording"   // different wording
 )
 
 // Question is a question whose answers are shown side by side.
@@ -174,7 +174,7 @@ func (q Question) layOut() *laidOut {
 }
 
 // typicalFirst returns the answers, beginning with the reference against which the others are marked: the most common
-// answer or, if several are equally common, the one that deviates from most runs on the fewest facts.
+// answer or, if several are equally common, the one that differs from the majority of runs on the fewest facts.
 func (q Question) typicalFirst() []Distinct {
 	best, least := 0, q.rareFacts(q.Answers[0])
 	for n, one := range q.Answers[1:] {
@@ -191,7 +191,7 @@ func (q Question) typicalFirst() []Distinct {
 	return slices.Concat(q.Answers[best:best+1], q.Answers[:best], q.Answers[best+1:])
 }
 
-// rareFacts counts the facts on which an answer deviates from most runs.
+// rareFacts counts the facts on which an answer differs from the majority of runs.
 func (q Question) rareFacts(one Distinct) (count int) {
 	for _, run := range one.Runs {
 		for _, fact := range Conflicts(q.Alike.Likeness(run.Variant).Facts) {
@@ -203,8 +203,8 @@ func (q Question) rareFacts(one Distinct) (count int) {
 	return count
 }
 
-// IsRare reports whether a run's value for a fact differs from the most common one. If several values are equally
-// common, the value of the run most counts as the most common one.
+// IsRare reports whether a run's value for a fact differs from the most common one. most is the index of the run whose
+// value counts as the most common if several values are equally common.
 func IsRare(fact measure.Fact, run, most int) bool {
 	usual := 0
 	for n, value := range fact.Values {
@@ -359,7 +359,7 @@ func (a *Aligned) stretchesFrom(least blocks.Degree) (all []stretch) {
 	return all
 }
 
-// count counts the units in a stretch that are the same, that differ in wording, and that differ in facts.
+// count returns how many units of a stretch are the same, differ in wording, and differ in facts.
 func (s stretch) count() (same, other, facts int) {
 	for _, p := range s.places {
 		switch {
@@ -426,22 +426,24 @@ func (a *Aligned) voice(answers []int) (v voice) {
 }
 
 const (
-	// maxLetters is how many letters a row names, fewRuns how many runs; maxListed is how many runs an answer's own
-	// line names.
+	// maxLetters is how many letters a row names.
 	maxLetters = 6
-	fewRuns    = 3
-	maxListed  = 10
-	// mostShown limits the places shown for a question with long answers, mostOthers the other wordings at each of
-	// them.
-	mostShown  = 5
+	// fewRuns is the maximum number of runs that a row names individually; if there are more, it only shows their number.
+	fewRuns = 3
+	// maxListed is the same for the list of answers.
+	maxListed = 10
+	// mostShown is the maximum number of places shown for a question with long answers.
+	mostShown = 5
+	// mostOthers is the maximum number of other wordings shown at each of these places.
 	mostOthers = 5
-	// besideBlocks is the maximum number of blocks shown of an answer that is not compared, besideChars how many
-	// characters the blocks after the first may have.
+	// besideBlocks is the maximum number of blocks shown of an answer that is not compared.
 	besideBlocks = 3
-	besideChars  = 80
-	// ApartChars is how many characters of an answer are shown on one line, postponedChars how many characters of an
-	// answer that has not been laid out.
-	ApartChars     = 60
+	// besideChars is the maximum number of characters that these blocks have together, unless the first one alone is
+	// longer.
+	besideChars = 80
+	// ApartChars is how many characters of an answer are shown on one line.
+	ApartChars = 60
+	// postponedChars is how many characters are shown of an answer that has not been laid out.
 	postponedChars = 200
 )
 

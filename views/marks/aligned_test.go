@@ -10,8 +10,8 @@ import (
 	"wending/db/report"
 )
 
-// If several answers are equally common, the others are marked against the one that agrees with most runs on every
-// fact.
+// If several answers are equally common, the others are marked against the one that agrees with the majority of runs on
+// every fact.
 func TestTheTypicalAnswerIsTheOneToCompareWith(t *testing.T) {
 	t.Parallel()
 	run := func(n int) db.Run { return db.Run{Variant: 1, RunIndex: n} }

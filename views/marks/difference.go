@@ -94,7 +94,8 @@ func foldedSame(ctx context.Context, same string) string {
 }
 
 // foldedEqual divides a stretch of equal text into the parts that stay visible before and after the fold, and the
-// folded part, which is empty if the stretch is short. At the ends of the whole text everything is folded.
+// folded part, which is empty if the stretch is short. Where the whole text begins or ends, nothing stays visible
+// outside the fold.
 func foldedEqual(equal string, isFirst, isLast bool) (before, hidden, behind string) {
 	runes := []rune(equal)
 	from, to := keptEqual, len(runes)-keptEqual

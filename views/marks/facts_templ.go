@@ -25,9 +25,9 @@ const (
 	maxOmissions = 6
 )
 
-// Stated lists the facts of a question that a reader must check: those of the standard answer that answers
-// contradict, those on which answers contradict each other, with each value, and those that some answers omit. A fact
-// that belongs to several of these is listed once. Values link to their places in the aligned answers.
+// Stated lists the facts of a question that a reader must check: facts of the standard answer that answers
+// contradict, facts on which answers contradict each other, with each value, and facts that some answers omit. A fact
+// of several of these kinds is listed once. Values link to their places in the aligned answers.
 func Stated(standardAnswer string, expected report.ExpectedFacts, differing report.Facts, a *Aligned) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

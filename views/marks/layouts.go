@@ -109,8 +109,8 @@ func (a *Allowance) Take(length int) {
 	}
 }
 
-// holds reports whether a page contains the folded content of a further question, whose answers have the given number
-// of bytes.
+// holds adds a question whose answers have the given number of bytes to the page, and reports whether the page contains
+// the question's folded content.
 func (a *Allowance) holds(length int) bool {
 	if a == nil {
 		return true

@@ -141,7 +141,7 @@ func (w Writer) ended(ctx context.Context, d outbox.Delivery, task db.Task) (e e
 	return e, w.compareWithPrevious(ctx, &e)
 }
 
-// metricsOf returns the metrics that can have a winner, with their names in the API.
+// metricsOf maps the metrics that can have a winner to their names in the API and the way to compute them.
 var metricsOf = map[string]struct {
 	name string
 	by   measure.By
@@ -281,7 +281,7 @@ func scoreText(score *float64) string {
 	return text.Score(score)
 }
 
-// variantLine returns the line of one variant: its name and its numbers, each of which leads to its answers.
+// variantLine returns the line of one variant: its name and its numbers, each linked to the answers behind it.
 func (e ended) variantLine(l text.Locale, one report.VariantStatistics) notify.Fact {
 	verdict := e.verdicts[one.Number]
 	parts := []string{one.Name}

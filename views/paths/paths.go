@@ -15,26 +15,27 @@ import (
 const (
 	Create = "/"
 	Demo   = "/demo"
-	// DemoComparison compares the models of the demo.
+	// DemoComparison is the address that creates the demo's comparison of models.
 	DemoComparison = "/demo/comparison"
 	Tasks          = "/tasks"
 	TaskRows       = "/tasks/rows"
 	TaskColumns    = "/tasks/columns"
-	// TaskHistory shows all tasks on one dataset, or of one agent.
+	// TaskHistory is the page of all tasks on one dataset, or of one agent.
 	TaskHistory = "/tasks/history"
 	Import      = "/tasks/import"
 	// ImportAnswers is the form for a file of answers that were made elsewhere.
 	ImportAnswers = "/answers"
 	Preview       = "/tasks/preview"
 	Probe         = "/tasks/probe"
-	// SaveAgent saves the agent of a form that is being filled in.
+	// SaveAgent is the address that saves the agent of a form that is being filled in.
 	SaveAgent = "/tasks/agent"
 	Language  = "/language"
 	Settings  = "/settings"
 	Workers   = "/workers"
 	Storage   = "/storage"
-	// Live answers while the process runs; Ready, and Health, while it can work.
-	Live   = "/livez"
+	// Live responds with success while the process runs.
+	Live = "/livez"
+	// Ready and Health respond with success while the process can work.
 	Ready  = "/readyz"
 	Health = "/healthz"
 	// Help is the user's guide.
@@ -47,7 +48,7 @@ const (
 	API = "/api/v1"
 	// APITasks is the API's collection of tasks.
 	APITasks = "/api/v1/evaluation-tasks"
-	// APIComparison compares two tasks.
+	// APIComparison is the address of the comparison of two tasks.
 	APIComparison = "/api/v1/comparison"
 	Comparison    = "/comparison"
 	// PrintComparison is the comparison of two tasks as one document.
@@ -55,20 +56,25 @@ const (
 	// NewComparison is the form for a task that compares prompts, models and agents.
 	NewComparison      = "/compare"
 	EstimateComparison = "/compare/estimate"
-	// Library is the path of the library; LibraryPreview renders templates, LibraryDetect recognises protocols.
-	Library        = "/library"
+	// Library is the start page of the library.
+	Library = "/library"
+	// LibraryPreview is the address that renders templates.
 	LibraryPreview = "/library/prompts/preview"
-	LibraryDetect  = "/library/agents/detect"
-	// Login is the sign-in page, Logout the sign-out page, Setup the page for creating the first administrator.
+	// LibraryDetect is the address that recognises protocols.
+	LibraryDetect = "/library/agents/detect"
+	// Login is the sign-in page, and Logout the address that signs out.
 	Login  = "/login"
 	Logout = "/logout"
-	Setup  = "/setup"
-	// Passkey and PasskeyDone are the two halves of signing in with a passkey.
+	// Setup is the page on which the first administrator is created.
+	Setup = "/setup"
+	// Passkey and PasskeyDone are the two steps of signing in with a passkey.
 	Passkey     = "/login/passkey"
 	PasskeyDone = "/login/passkey/done"
-	// OpenID redirects to the OpenID Connect provider, OpenIDDone receives the redirect back.
-	OpenID      = "/login/oidc"
-	OpenIDDone  = "/login/oidc/callback"
+	// OpenID is the address that redirects to the OpenID Connect provider, OpenIDDone the address to which the provider
+	// redirects back.
+	OpenID     = "/login/oidc"
+	OpenIDDone = "/login/oidc/callback"
+	// OpenIDEnded is the address at which the provider reports ended sessions.
 	OpenIDEnded = "/login/oidc/backchannel"
 	// Account is the page of the reader's own account.
 	Account  = "/account"
@@ -79,9 +85,9 @@ const (
 	Shared = "/shared"
 	// Files is the prefix of the addresses at which agents find files, for as long as a ticket is valid.
 	Files = "/files"
-	// Views saves the filters and the order of a page.
+	// Views is the address that saves the filters and the order of a page.
 	Views = "/views"
-	// ScheduleTimes shows the next times of a cron expression.
+	// ScheduleTimes is the address that returns the next times of a cron expression.
 	ScheduleTimes = "/library/schedules/times"
 )
 
@@ -94,19 +100,19 @@ func HelpChapter(chapter, section string) string {
 	return path
 }
 
-// LibraryKind lists the entries of one kind of the library.
+// LibraryKind returns the address of the list of entries of one kind.
 func LibraryKind(kind string) string { return Library + "/" + kind }
 
 // LibraryNew returns the address of the form for a new entry.
 func LibraryNew(kind string) string { return LibraryKind(kind) + "/new" }
 
-// LibraryTest tests a target before it is saved.
+// LibraryTest returns the address that tests a target before it is saved.
 func LibraryTest(kind string) string { return LibraryKind(kind) + "/test" }
 
 // LibraryEntry returns the address of an entry's page.
 func LibraryEntry(kind string, id uuid.UUID) string { return LibraryKind(kind) + "/" + id.String() }
 
-// Delivery sends a message to a channel again.
+// Delivery returns the address that sends a message to a channel again.
 func Delivery(channel uuid.UUID, id int64) string {
 	return LibraryEntry("channels", channel) + "/deliveries/" + strconv.FormatInt(id, 10)
 }
@@ -125,8 +131,8 @@ func Compare(id uuid.UUID) string { return Comparison + "?a=" + id.String() }
 // CompareWith returns the address of the comparison of two tasks.
 func CompareWith(a, b uuid.UUID) string { return Compare(a) + "&b=" + b.String() }
 
-// CarryReviews lists the verdicts that can be carried over to a variant of a task from another task; from refers to
-// the other task, with its variant if it has several.
+// CarryReviews returns the address of the list of verdicts that can be carried over to a variant of a task from another
+// task; from refers to the other task, with its variant if it has several.
 func CarryReviews(id uuid.UUID, from string, variant int) string {
 	return ReviewCarry(id) + "?from=" + from + "&variant=" + strconv.Itoa(variant)
 }
@@ -160,13 +166,13 @@ func TaskLive(id uuid.UUID) string { return Task(id) + "/live" }
 // TaskSettings returns the address of a task's settings and the actions that change it.
 func TaskSettings(id uuid.UUID) string { return Task(id) + "/settings" }
 
-// TaskAction runs, stops, resumes or retries a task.
+// TaskAction returns the address that runs, stops, resumes or retries a task.
 func TaskAction(id uuid.UUID, action string) string { return Task(id) + "/" + action }
 
-// TaskDelete deletes a task.
+// TaskDelete returns the address that deletes a task.
 func TaskDelete(id uuid.UUID) string { return Task(id) + "/delete" }
 
-// TaskAgent saves the agent whose address was typed into a task.
+// TaskAgent returns the address that saves the agent whose address was typed into a task.
 func TaskAgent(id uuid.UUID) string { return Task(id) + "/agent" }
 
 // TaskDataset returns the address of the file from which a task was created.
@@ -175,25 +181,25 @@ func TaskDataset(id uuid.UUID) string { return Task(id) + "/dataset" }
 // Results returns the address of a task's report.
 func Results(id uuid.UUID) string { return Task(id) + "/results" }
 
-// PartialResults leads to the questions of a report that are finished before the others.
+// PartialResults returns the address of the questions of a report that are finished before the others.
 func PartialResults(id uuid.UUID) string { return Results(id) + "?partial=1" }
 
 // BlankValue is the value of a column's parameter that selects the questions without a value. It is not empty,
 // because forms leave out empty fields.
 const BlankValue = " "
 
-// ResultsMap has a square for each question of a report.
+// ResultsMap returns the address of the map of a report, which has a square for each question.
 func ResultsMap(id uuid.UUID, query url.Values) string { return WithQuery(Results(id)+"/map", query) }
 
-// Conversation leads to the turns of one conversation in a report.
+// Conversation returns the address of the turns of one conversation in a report.
 func Conversation(id uuid.UUID, series string) string {
 	return WithQuery(Results(id), url.Values{"series": {series}})
 }
 
-// Question leads to a question of a report by its number.
+// Question returns the address of a question of a report, given its number.
 func Question(id uuid.UUID, number int) string { return Results(id) + "/" + strconv.Itoa(number) }
 
-// MeaningOf is where a person groups a variant's answers to a question by meaning.
+// MeaningOf returns the address at which a person groups a variant's answers to a question by meaning.
 func MeaningOf(id uuid.UUID, number, variant int) string {
 	path := Question(id, number) + "/meaning"
 	if variant > 1 {
@@ -214,13 +220,13 @@ func Sent(id uuid.UUID, number int) string { return Question(id, number) + "?sen
 // QuestionReviews returns the address of the history of the verdicts on a question.
 func QuestionReviews(id uuid.UUID, number int) string { return Question(id, number) + "/reviews" }
 
-// News reports whether more questions of a running task are finished than the page shows.
+// News returns the address that reports whether more questions of a running task are finished than the page shows.
 func News(id uuid.UUID, known int) string { return Task(id) + "/news?known=" + strconv.Itoa(known) }
 
-// Variants compares the variants of a task.
+// Variants returns the address of the comparison of a task's variants.
 func Variants(id uuid.UUID) string { return Task(id) + "/variants" }
 
-// VariantsBy compares the variants of a task, ordered by a measure.
+// VariantsBy returns the address of the comparison of a task's variants, ordered by a measure.
 func VariantsBy(id uuid.UUID, measure string) string {
 	return WithQuery(Variants(id), url.Values{"by": {measure}})
 }
@@ -233,22 +239,23 @@ func ReportBy(id uuid.UUID, column string) string {
 	return WithQuery(Report(id), url.Values{"by": {column}}) + "#slices"
 }
 
-// Review shows the progress of a task's review, which is also signed off there.
+// Review returns the address of the page that shows the progress of a task's review, and on which it is signed off.
 func Review(id uuid.UUID) string { return Task(id) + "/review" }
 
 // Presence returns the address that a task's pages poll for the progress of its review and what others do.
 func Presence(id uuid.UUID) string { return Task(id) + "/presence" }
 
-// NextReview leads to the next question that waits for the reader's verdict.
+// NextReview returns the address that leads to the next question that waits for the reader's verdict.
 func NextReview(id uuid.UUID) string { return Review(id) + "/next" }
 
-// ReviewOf shows one question on its own page, for a verdict.
+// ReviewOf returns the address of one question's own page, for a verdict.
 func ReviewOf(id uuid.UUID, number int) string { return Review(id) + "/" + strconv.Itoa(number) }
 
-// ReviewSettings sets how a task is reviewed.
+// ReviewSettings returns the address that sets how a task is reviewed.
 func ReviewSettings(id uuid.UUID) string { return Review(id) + "/settings" }
 
-// ReviewSame lists the questions whose answers have the same content, which can be passed at once.
+// ReviewSame returns the address of the list of questions whose answers have the same content, which can be passed
+// together.
 func ReviewSame(id uuid.UUID) string { return Review(id) + "/same" }
 
 // SignOff returns the address at which a review is signed off.
@@ -257,7 +264,7 @@ func SignOff(id uuid.UUID) string { return Task(id) + "/sign-off" }
 // Samples returns the address that draws a random sample of a task's answers for people to judge.
 func Samples(id uuid.UUID) string { return Task(id) + "/samples" }
 
-// Assignments assigns questions to reviewers.
+// Assignments returns the address that assigns questions to reviewers.
 func Assignments(id uuid.UUID) string { return Task(id) + "/assignments" }
 
 // Print returns the address of a task's report as one document, for printing.
@@ -288,7 +295,8 @@ func LaunchRuns(id, launch uuid.UUID, outcome string, since, until *time.Time) s
 	return WithQuery(Launch(id, launch), query)
 }
 
-// ToolCalls lists the calls of a tool by a task's runs: those with an outcome, or all if that is empty.
+// ToolCalls returns the address of the list of calls of a tool by a task's runs: those with an outcome, or all if
+// outcome is empty.
 func ToolCalls(id uuid.UUID, tool, outcome string) string {
 	query := url.Values{"tool": {tool}}
 	if outcome != "" {
@@ -319,10 +327,10 @@ func APIExport(id uuid.UUID, format string) string {
 	return APITasks + "/" + id.String() + "/export?format=" + format
 }
 
-// SavedView changes a saved view.
+// SavedView returns the address that changes a saved view.
 func SavedView(id uuid.UUID) string { return Views + "/" + id.String() }
 
-// RemoveView removes a saved view.
+// RemoveView returns the address that removes a saved view.
 func RemoveView(id uuid.UUID) string { return SavedView(id) + "/remove" }
 
 // SavedParameter names the saved view that a page should open.
@@ -360,10 +368,10 @@ func WithQuery(path string, query url.Values) string {
 // TaskFlights returns the address of the list of a task's calls in progress.
 func TaskFlights(id uuid.UUID) string { return Task(id) + "/flights" }
 
-// UnitFiles lists the files that a unit's calls have reported so far, as part of its page.
+// UnitFiles returns the address of the files that a unit's calls have reported so far, as part of its page.
 func UnitFiles(id uuid.UUID, unit int64) string { return Unit(id, unit) + "/files" }
 
-// Unit shows a call while it is in progress, and replays it afterwards.
+// Unit returns the address of the page that shows a call while it is in progress, and replays it afterwards.
 func Unit(id uuid.UUID, unit int64) string { return Task(id) + "/units/" + strconv.FormatInt(unit, 10) }
 
 // UnitAt returns the address of the replay of a call at a time, in milliseconds since its start.
@@ -374,7 +382,7 @@ func UnitAt(id uuid.UUID, unit int64, ms int) string {
 // UnitLog returns the address of the log of a call, as part of its page.
 func UnitLog(id uuid.UUID, unit int64) string { return Unit(id, unit) + "/log" }
 
-// ReplayBeside replays the runs of a question side by side.
+// ReplayBeside returns the address of the replay of a question's runs side by side.
 func ReplayBeside(id uuid.UUID, number int) string {
 	return Task(id) + "/replay/" + strconv.Itoa(number)
 }
@@ -391,7 +399,8 @@ func File(id, asset uuid.UUID) string { return Files + "/" + id.String() + "/" +
 // Thumbnail returns the address of a small version of an image.
 func Thumbnail(id, asset uuid.UUID) string { return Asset(id, asset) + "/thumbnail" }
 
-// Gallery shows the work of a task's agents: their files, the newest calls, and the launches.
+// Gallery returns the address of the page on the work of a task's agents: their files, the newest calls, and the
+// launches.
 func Gallery(id uuid.UUID) string { return Task(id) + "/gallery" }
 
 // APIUnitEvents returns the address of a unit's stream of events.
@@ -399,12 +408,12 @@ func APIUnitEvents(id uuid.UUID, unit int64) string {
 	return APITasks + "/" + id.String() + "/units/" + strconv.FormatInt(unit, 10) + "/events"
 }
 
-// APIRunEvents lists the events of a run.
+// APIRunEvents returns the address of a run's events.
 func APIRunEvents(id uuid.UUID, run int64) string {
 	return APITasks + "/" + id.String() + "/runs/" + strconv.FormatInt(run, 10) + "/events"
 }
 
-// LoginFor leads to the sign-in page, and afterwards to a path of this site.
+// LoginFor returns the address of the sign-in page, which then leads to a path of this site.
 func LoginFor(back string) string { return WithQuery(Login, url.Values{"next": {back}}) }
 
 // LoginAgain is like LoginFor, for a user who is signed in and must authenticate again.
@@ -418,8 +427,8 @@ const (
 	OwnPasskeys = Account + "/passkeys"
 )
 
-// DutyFor leads to the step that the user must complete first, choosing a password or registering a passkey, and
-// afterwards to a path of this site.
+// DutyFor returns the address of the step that the user must complete first, choosing a password or registering a
+// passkey. The step then leads to a path of this site.
 func DutyFor(duty, back string) string {
 	page := OwnPassword
 	if duty == "passkey" {

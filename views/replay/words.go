@@ -35,7 +35,7 @@ type Tail struct {
 	// characters the line can still take; it is negative once the line has been cut.
 	Within event.Type `query:"within"`
 	Room   int        `query:"room"`
-	// Lines, Events and Tools count what is shown, including lines left out.
+	// Lines, Events and Tools are how many of each the log has so far, including lines left out.
 	Lines  int `query:"lines"`
 	Events int `query:"events"`
 	Tools  int `query:"tools"`
@@ -45,10 +45,10 @@ type Tail struct {
 type log struct {
 	// Continued is appended to the text of the last line that was shown.
 	Continued string
-	// Lines are the new lines that follow it. Left is how many lines are left out in the middle.
+	// Lines are the new lines. Left is how many lines are left out in the middle.
 	Lines []Line
 	Left  int
-	// Tail is where the log continues after them.
+	// Tail is where the log continues after the new lines.
 	Tail Tail
 }
 

@@ -719,8 +719,8 @@ func (c Card) firstRun() int64 {
 	return 0
 }
 
-// mergedCard shows each distinct answer once. If facts differ they come first, with the standard answer beside
-// them; a single difference is named there, too, and needs no row of its own.
+// mergedCard shows each distinct answer once. If facts differ, they come first, next to the standard answer. A single
+// differing fact is named there and needs no row of its own.
 func mergedCard(report Report, card Card, a *marks.Aligned) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

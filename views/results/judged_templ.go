@@ -31,7 +31,7 @@ func (r Report) Lay(card Card) Laid { return Laid{r, card, r.Aligned(card)} }
 // JudgedID returns the prefix of the ids of elements that belong to a verdict on a variant's answers to the question.
 func (l Laid) JudgedID(variant int) string { return judgedID(l.report.Task, l.card, variant) }
 
-// DraftKey is the key under which a browser keeps the note of such a verdict until it is sent.
+// DraftKey returns the key under which a browser keeps the note of a verdict on a variant's answers until it is sent.
 func (l Laid) DraftKey(variant int) string { return draftKey(l.report.Task, l.card, variant) }
 
 // Turn marks a turn of a conversation.

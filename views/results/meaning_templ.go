@@ -30,7 +30,7 @@ const (
 	ByMeaning = "meaning"
 )
 
-// LettersBy lists both.
+// LettersBy lists both choices.
 var LettersBy = []string{ByWords, ByMeaning}
 
 // isMeaningFilter reports whether a filter is about the meaning of answers.

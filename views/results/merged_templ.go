@@ -36,13 +36,13 @@ var Views = []string{Columns, Merged}
 // ViewHeader is the header in which a page sends its view when it requests one of its cards.
 const ViewHeader = "Wending-View"
 
-// longAnswer is the length, in characters, from which a page shows its answers block by block, unless the reader has
-// chosen another view.
+// longAnswer is the length, in characters, above which an answer makes a page show answers block by block, unless the
+// reader has chosen another view.
 const longAnswer = 300
 
 // Settle decides how the answers to these questions are shown if the reader has not chosen: block by block and
 // formatted if one of them is long, otherwise side by side and unformatted. If the reader has chosen letters by
-// meaning, it assigns these to the answers.
+// meaning, Settle assigns such letters to the answers.
 func (r *Report) Settle(cards []Card) {
 	isLong := slices.ContainsFunc(cards, func(card Card) bool {
 		return slices.ContainsFunc(card.Runs, func(run db.Run) bool { return run.ResponseLength > longAnswer })
@@ -93,8 +93,8 @@ func (c Card) Distincts() (all []marks.Distinct) {
 	return all
 }
 
-// relation returns how the answer with a letter differs from the most common one: in facts if one of its runs states
-// a fact differently from most runs, otherwise in wording, entirely, or not at all.
+// relation returns how the answer with a letter differs from the most common one: in facts if one of its runs states a
+// fact differently from the majority of runs, otherwise in wording, entirely, or not at all.
 func (c Card) relation(letter string) marks.Relation {
 	most := c.Groups[0].Letter
 	for n, run := range c.Runs {

@@ -73,8 +73,8 @@ func AnswersHref(task uuid.UUID, variant int, filter, sort string) string {
 	return paths.WithQuery(paths.Results(task), Query{Variant: variant, Filter: filter, Sort: sort}.Values())
 }
 
-// MetricHref returns the address of the answers behind a metric's value: those that lower a share, otherwise all, the
-// worst first.
+// MetricHref returns the address of the answers behind a metric's value, the worst first: for a share only those that
+// lower it, otherwise all.
 func MetricHref(task uuid.UUID, variant int, metric measure.Metric, value float64) string {
 	filter, sort := "", ""
 	switch metric {
@@ -158,8 +158,8 @@ const (
 	filterAgreement = "agreement-"
 )
 
-// AgreementBars are the lower ends of the bars of the distribution of agreement, in percent: five of 20, and one for
-// complete agreement.
+// AgreementBars are the lower ends of the bars of the distribution of agreement, in percent: five bars of 20 percentage
+// points, and one for complete agreement.
 var AgreementBars = [...]int{0, 20, 40, 60, 80, 100}
 
 // AgreementBar returns the bar of an agreement.

@@ -85,7 +85,7 @@ func (r *Run) Among(card Card) {
 	}
 }
 
-// answersHref returns the address of the answers to the question, with those of the run's variant open.
+// answersHref returns the address of the answers to the question, with the answers of the run's variant open.
 func (r Run) answersHref() string {
 	query := Query{}
 	if r.Task.TotalVariants > 1 {
@@ -1266,7 +1266,7 @@ func attempts(failed db.FailedAttempts) templ.Component {
 	})
 }
 
-// repeats shows the runs of the question in all launches, if there are any besides this one.
+// repeats shows the runs of the question in all launches, if there are any other than this one.
 func repeats(run Run) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

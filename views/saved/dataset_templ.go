@@ -32,7 +32,7 @@ type Content struct {
 
 // Changed is how a version of a dataset differs from the previous one.
 type Changed struct {
-	// From is the number of that version.
+	// From is the number of the previous version.
 	From                               int
 	Added, Removed, Altered, Unaltered int
 	Rows                               []ChangedRow

@@ -1510,7 +1510,7 @@ func hasError(form Form, names ...string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return form.Errors[name] != "" })
 }
 
-// testRow sends the target a question with the form's present values.
+// testRow sends the target a question with the form's current values.
 func testRow(form Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

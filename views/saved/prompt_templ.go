@@ -748,7 +748,7 @@ func braced(names []string) string {
 	return strings.Join(list, " ")
 }
 
-// PromptVersion is one version of a prompt beside another.
+// PromptVersion is one version of a prompt next to another.
 type PromptVersion struct {
 	Form Form
 	// Number is the version's number, Against the other version's; 0 if there is none to compare with.

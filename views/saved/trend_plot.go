@@ -143,7 +143,7 @@ func (p TrendPage) restarts(x func(int) float64) (marks []restart) {
 // control adds the moving average of a variant's metric with its limits, and marks where it leaves them (metrics.md,
 // Nights).
 func (p TrendPage) control(c *curve, metric measure.Metric, x func(int) float64, y func(float64) float64) {
-	if p.hasGaps { // only the nights of a schedule are comparable
+	if p.hasGaps { // only the firings of a schedule are comparable
 		return
 	}
 	var all []measure.FiringSummary
@@ -192,7 +192,7 @@ func (p TrendPage) timeLabels() func(time.Time) string {
 // shortestDay is shorter than any day: on the day when clocks go forward there are only 23 hours.
 const shortestDay = 22 * time.Hour
 
-// timeMark returns a label below the plot; at the plot's edges it stays within it.
+// timeMark returns a label below the plot; at the plot's edges, the label stays within the plot.
 func timeMark(x float64, label string) mark {
 	half := float64(len(label)) * widthOfDigit / 2
 	switch {

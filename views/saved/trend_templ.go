@@ -105,7 +105,7 @@ func (f Firing) href() string {
 	return paths.Task(*f.TaskID)
 }
 
-// isLate reports whether it fired well after its planned time.
+// isLate reports whether the schedule fired more than a minute after the planned time.
 func (f Firing) isLate() bool { return f.FiredAt.Sub(f.PlannedAt) > time.Minute }
 
 // ChangedQuestion is a question whose verdicts or answers have changed, beyond chance.

@@ -113,7 +113,7 @@ func (c Comparison) whole() string {
 	return string(c.href(c.Show))
 }
 
-// compareBy has the comparison of each value of a column of the second task's dataset.
+// compareBy compares the tasks for each value of a column of the second task's dataset.
 func compareBy(c Comparison) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

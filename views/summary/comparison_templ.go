@@ -53,7 +53,7 @@ func (s ComparedSide) Ref() string {
 	return s.ID.String() + ":" + strconv.Itoa(s.Variant)
 }
 
-// Side returns the side in the form that the store takes.
+// Side returns the side in the form that the store expects.
 func (s ComparedSide) Side() report.Side { return report.Side{TaskID: s.ID, Variant: s.Variant} }
 
 // Title is the task's name, with the variant's if it has several.
@@ -64,8 +64,8 @@ func (s ComparedSide) Title() string {
 	return s.Name + " · " + s.Variants[s.Variant-1].Name
 }
 
-// beside returns the title next to another: for variants of one task, which the page names, only the variant's
-// name.
+// beside returns the title to show next to another side's: only the variant's name if both are variants of one task,
+// because the page names the task.
 func (s ComparedSide) beside(other ComparedSide) string {
 	if s.ID == other.ID && s.TotalVariants > 1 {
 		return s.Variants[s.Variant-1].Name
@@ -78,8 +78,8 @@ func (s ComparedSide) resultsHref() string {
 	return paths.WithQuery(paths.Results(s.ID), s.values())
 }
 
-// figureHref returns the address of the answers behind one of the side's numbers: those that lower a share, otherwise all,
-// the worst first.
+// figureHref returns the address of the answers behind one of the side's numbers, the worst first: for a share only
+// those that lower it, otherwise all.
 func (s ComparedSide) figureHref(measure string) string {
 	query := results.Query{}
 	if s.TotalVariants > 1 {
@@ -1410,14 +1410,14 @@ type quantity struct {
 	isBetterBelow bool
 	// adjusted is the p-value of the change, adjusted for all quantities that are compared (metrics.md, family b).
 	adjusted *float64
-	// family is the number of these quantities.
+	// family is the number of all quantities that are compared.
 	family int
 	// number is the quantity's name in measure.GatedNumbers, gated the gate's outcome for it, margin its margin;
 	// number is empty if gates ignore the quantity.
 	number string
 	gated  measure.GateResult
 	margin float64
-	// small is the limit below which a difference does not matter, in words; empty if this difference does.
+	// small is the limit below which a difference does not matter, in words; empty if this difference matters.
 	small string
 }
 

@@ -56,7 +56,7 @@ type Summary struct {
 	Rankings map[string]measure.Ranking
 	// Matters are the smallest differences that count.
 	Matters measure.Matters
-	// Leads are how far the leaders are ahead of the next best, by the same names; nil if that is not known.
+	// Leads are how far the leaders are ahead of the next best, by the names of measures; nil if that is not known.
 	Leads map[string]*measure.Lead
 	// Columns are the dataset's columns by which the numbers can be grouped, By the chosen one; empty means none.
 	Columns []report.Column
@@ -2625,7 +2625,7 @@ func distribution(s Summary, row report.VariantStatistics) templ.Component {
 	})
 }
 
-// ticks are the lower ends of the bars, in percent.
+// ticks are the labels of the bars, which name ranges in percent.
 var ticks = [len(results.AgreementBars)]string{"<20", "20–", "40–", "60–", "80–", "100"}
 
 func barsOf(agreements []float64) (bars [len(ticks)]int) {

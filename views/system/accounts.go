@@ -162,7 +162,7 @@ func (p Project) tokenRole() string {
 // tokenDays returns the choice of a new token's lifetime.
 func (p Project) tokenDays() string { return cmp.Or(p.Values["token_days"], "90") }
 
-// lifetimes are the choices for the lifetime of tokens and links, in days; 0 means that they never expire.
+// tokenDays and shareDays are the choices for the lifetime of tokens and of links, in days; 0 means no expiry.
 var (
 	tokenDays = []int{30, 90, 180, 365, 0}
 	shareDays = []int{1, 7, 30, 90}

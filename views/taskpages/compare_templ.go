@@ -67,9 +67,9 @@ type Estimated struct {
 	// AtMost is the text about what an adaptive task takes if no question is ever settled; empty for other tasks.
 	AtMost   string
 	Warnings []string
-	// Design is what it can show; nil while that is unknown.
+	// Design is what the comparison can show; nil while that is unknown.
 	Design *ui.Design
-	// Problems are the reasons why it cannot be started.
+	// Problems are the reasons why the comparison cannot be started.
 	Problems []string
 }
 
@@ -842,7 +842,7 @@ func promptChoices(compare Compare) templ.Component {
 	})
 }
 
-// promptsHint returns the id of the hint about prompts, if there are any.
+// promptsHint returns the attribute that refers to the hint about prompts; nil if there are no prompts.
 func promptsHint(compare Compare) templ.Attributes {
 	if len(compare.Prompts) == 0 {
 		return nil

@@ -23,13 +23,13 @@ import (
 type Launch struct {
 	Task   db.Task
 	Launch engine.PastLaunch
-	// Filter selects Runs, which are those on the page.
+	// Filter selects the runs of the launch; Runs are those on the page.
 	Filter engine.RunFilter
 	Runs   []engine.PastRun
 	Pager  ui.Pager
 }
 
-// Outcomes of runs and calls, as named in the addresses of pages that list these.
+// Outcomes of runs and calls, as named in the addresses of pages that list them.
 const (
 	OutcomeSucceeded = "succeeded"
 	OutcomeFailed    = "failed"

@@ -41,7 +41,7 @@ type List struct {
 	// Columns are the chosen columns, Reviews how far the reviews of the tasks are; nil if that column is not chosen.
 	Columns []Column
 	Reviews map[uuid.UUID]tasklist.ReviewProgress
-	// Query has the parameters of the filter, the arrangement and the columns, Views the project's saved ones.
+	// Query has the parameters of the filter, the arrangement and the columns; Views are the project's saved views.
 	Query url.Values
 	Views ui.Views
 	// Series are the schedules that made tasks on the page.

@@ -63,7 +63,7 @@ func Estimate(locale text.Locale, task db.Task, interval time.Duration) string {
 	return ui.Estimate(locale, task.TotalRuns(), time.Duration(task.TotalRuns())*interval)
 }
 
-// panels returns the number of panels that details shows beside each other.
+// panels returns the number of panels that details shows side by side.
 func (l Live) panels() int {
 	if l.Task.Status.IsActive() || l.Opinions != nil {
 		return 3

@@ -9,7 +9,7 @@ import (
 // Variant is the look of a button.
 type Variant string
 
-// Primary is for a page's main action, Outline for actions beside it, Ghost for the least prominent ones; Secondary
+// Primary is for a page's main action, Outline for actions next to it, Ghost for the least prominent ones. Secondary
 // marks the current place, and Destructive removes something.
 const (
 	Primary     Variant = ""

@@ -91,7 +91,7 @@ func (d Design) template(locale text.Locale) string {
 	return locale.Text(key, "Questions", "%questions", "Runs", "%runs", "Calls", "%calls", "Agreement", "%agreement", "PassRate", "%pass")
 }
 
-// costTemplate is the end of that sentence; empty if the cost is unknown.
+// costTemplate is the end of template's sentence, about the cost; empty if the cost is unknown.
 func (d Design) costTemplate(locale text.Locale) string {
 	if d.CostOfCall == 0 {
 		return ""

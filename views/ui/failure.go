@@ -48,8 +48,8 @@ const (
 	EndedFiltered  = "filtered"
 )
 
-// EndedOf returns which of these endings a run had, based on its status, its error code and its finish reason; empty
-// means none of them.
+// EndedOf returns the Ended constant that applies to a run with this status, error code and finish reason; empty if
+// none applies.
 func EndedOf(status db.RunStatus, code, finish *string) string {
 	switch {
 	case status == db.RunSucceeded && finish != nil && *finish == FinishTruncated:

@@ -14,7 +14,7 @@ import "wending/views/text"
 type Field struct {
 	Name, Label, Value, Hint, Placeholder, Error string
 	IsRequired                                   bool
-	// Attributes are further attributes of the input.
+	// Attributes are additional attributes of the input element.
 	Attributes templ.Attributes
 }
 

@@ -35,7 +35,7 @@ type Preview struct {
 	Estimate string
 	// AtMost is the text about what an adaptive task takes if no question is ever settled; empty for other tasks.
 	AtMost string
-	// Design is what running them can show; nil means that this is shown elsewhere, or that they are not run yet.
+	// Design is what running the questions can show; nil if that is shown elsewhere, or if they are not run yet.
 	Design *Design
 	// Message and Rows describe the faults; the message is empty if there are none.
 	Message string

@@ -152,7 +152,7 @@ type Slicing struct {
 	Chosen url.Values
 	// Clear is the page's address without these parameters.
 	Clear string
-	// Others is how many of the children are set.
+	// Others is how many of the filters in the children of Filters are set.
 	Others int
 	// WithNumbers narrows by measurements of runs, too.
 	WithNumbers bool
@@ -451,7 +451,7 @@ func (s Slicing) bound(name string) templ.Component {
 	})
 }
 
-// chosen is how many of these filters are set.
+// chosen is how many filters are set.
 func (s Slicing) chosen() int { return len(s.Chosen) + s.Others }
 
 // label returns the label of the filters, with how many of them are set.

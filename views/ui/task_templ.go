@@ -63,8 +63,8 @@ func tabHref(task db.Task, tab Tab, path, here string) string {
 	return paths.WithQuery(path, query)
 }
 
-// TaskHead is the head of every page of a task: its name and state, what can be done with it, and its tabs. title is the page's;
-// empty means the task's name.
+// TaskHead is the head of every page of a task: its name and state, what can be done with it, and its tabs. title is
+// the page's title; empty means the task's name.
 func TaskHead(frame Frame, task db.Task, chosen Tab, title string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -359,7 +359,7 @@ func ScaleWarning(name string, scale int) templ.Component {
 	})
 }
 
-// codesOfRules are the error codes of evaluations that differ from those of calls.
+// codesOfRules are the error codes that evaluations can have but calls cannot.
 var codesOfRules = []string{evaluate.CodeLimit, evaluate.CodeExpectation, evaluate.CodeExpression, evaluate.CodeRule, evaluate.CodeJudgeUnreadable}
 
 // configOf returns the configuration that led to an evaluation; nil if an earlier version's was used.

@@ -26,8 +26,8 @@ type Guard struct {
 	rules         []rule // empty means no allowlist
 	allowLoopback bool
 	public        *ssrf.Guardian
-	// own are the addresses of this program's own servers, ownPorts the ports of those on this machine: if one of the
-	// machine's addresses leads to such a server, its other addresses may do so, too.
+	// own are the addresses of this program's own servers. ownPorts are the ports of those on this machine, which any of
+	// the machine's addresses may lead to.
 	own      []netip.AddrPort
 	ownPorts []uint16
 	// local are the addresses of this machine.
@@ -153,8 +153,8 @@ func parseRule(entry string) (rule, error) {
 }
 
 // Host returns the form of a URL's host that is used for connecting: in lower case, without a trailing dot, and with
-// other scripts in IDNA encoding. Two hosts are the same if these forms are; folding case alone would equate names that
-// differ.
+// other scripts in IDNA encoding. Two hosts are the same if their forms are equal; folding case alone would equate
+// names that differ.
 func Host(host string) string {
 	if ascii, err := idna.Lookup.ToASCII(host); err == nil {
 		host = ascii
@@ -293,8 +293,8 @@ func (g *Guard) Dial(ctx context.Context, network, address string) (net.Conn, er
 	return dialer.DialContext(ctx, network, address)
 }
 
-// allows decides about one address. isNamed means that the allowlist names the host that resolved to the address;
-// ctx is the context of the request, which may carry the demo's ticket.
+// allows reports whether an address may be called. isNamed means that the allowlist names the host that resolved to the
+// address; ctx is the context of the request, which may carry the demo's ticket.
 func (g *Guard) allows(ctx context.Context, target netip.AddrPort, isNamed bool) bool {
 	if g.demo.IsValid() && target == g.demo && isOfDemo(ctx) {
 		return true

@@ -200,7 +200,7 @@ func (w *Watcher) file(isPreview bool, data event.Data) {
 		count, most = &w.previews, maxPreviews
 	}
 	key := string(kind) + " " + data.URL
-	if data.URL == "" { // polling a status again returns the same files again
+	if data.URL == "" { // an inline file, which every poll of a status may repeat
 		sum := sha256.Sum256(data.Content)
 		key += string(sum[:])
 	} else if isPreview { // an agent may write the picture of each step to the same address
@@ -226,8 +226,8 @@ func (w *Watcher) stepOf(progress *float64) string {
 	return w.step
 }
 
-// path returns the name of a file within its run: the agent's name for it, the last part of its URL, or a
-// generated one. It stays within a folder.
+// path returns the name of a file within its run: the agent's name for it, the last part of its URL, or a generated
+// one. The name is a relative path that does not leave the run's folder.
 func (w *Watcher) path(isPreview bool, data event.Data, number int) string {
 	if isPreview {
 		return "previews/" + strconv.Itoa(number) + extensionOf(data.MediaType)

@@ -74,8 +74,8 @@ func TestTheSameFileIsToldOfOnce(t *testing.T) {
 	require.Len(t, list, 3)
 }
 
-// A member whose name denotes a video, a sound or, in a job's result, an image, reports such a file regardless of its
-// address.
+// A member named like a video, a sound or, in a job's result, an image, reports a file of that kind, whatever its
+// address looks like.
 func TestFilmsAndSoundsHaveMembersOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	list := watch(t, `{"event":"tool_finished","data":{"tool":"speak","output":{"audioUrl":"https://x/a/42"}}}`)
@@ -110,7 +110,7 @@ func TestPathsAreCleaned(t *testing.T) {
 	require.True(t, strings.HasSuffix(observe.CleanPath(strings.Repeat("长", 500)+".png"), ".png"))
 }
 
-// Tools that write the picture of every step to one address have a preview for each step; a repeated status has
+// A tool that writes the picture of every step to the same address has a preview for each step. A repeated status adds
 // none.
 func TestAPreviewThatReusesAnAddressIsToldOfAtEachStep(t *testing.T) {
 	t.Parallel()

@@ -128,7 +128,7 @@ func (w *Watcher) custom(name string, v wire.Value) {
 			w.fileOf(data, "")
 		}
 		w.files(data)
-	// this is reported when the call ends
+	// a failure is reported when the call ends
 	case word == "error", strings.HasSuffix(word, "_error"), strings.HasSuffix(word, "_failed"):
 	default:
 		w.other(name, v)
@@ -206,8 +206,8 @@ func (w *Watcher) files(v wire.Value) {
 	}
 }
 
-// namedFiles maps members that hold the address of one file to the kind of that file, which the address alone might
-// not reveal. An image counts as a preview until the call is done.
+// namedFiles lists, by kind of file, the names of members that hold the address of one file: the address alone might
+// not reveal the kind. Images are not listed, because they count as previews until the call is done.
 var namedFiles = []struct {
 	kind  string
 	names []string

@@ -106,8 +106,7 @@ func (r *a2aReader) artifact(v wire.Value, isAppended bool) {
 	r.add(&r.artifacts[len(r.artifacts)-1].text, text)
 }
 
-// state reads a task's state. In a terminal state the artifacts are the answer or, if there are none, the status
-// text is.
+// state reads a task's state. In a terminal state the answer is the artifacts or, if there are none, the status text.
 func (r *a2aReader) state(status wire.Value, isFinal bool) {
 	if text := partsText(status.At("message")); len(text) > 0 {
 		r.said = append([]byte{}, r.whole(text)...)

@@ -42,17 +42,17 @@ type Request struct {
 	Protocol string
 	URL      string
 	Headers  map[string]string
-	// Question and the texts that belong to it; nil means that there is none.
+	// Question and the texts that belong to it; a text that is nil is absent.
 	Question       string
 	StandardAnswer string
 	SystemPrompt   *string
 	UserContext    *string
 	// Variables are the row's other values, for use in Template.
 	Variables map[string]string
-	// IsTurn reports that the question is a turn of a conversation. SessionID is new for each conversation, History
-	// holds the earlier turns, oldest first, and ConversationID is the agent's own id for the conversation, empty
-	// until it is known. BegunIn is the session in which the agent's conversation began, which differs if an earlier
-	// launch asked the first turns.
+	// IsTurn reports that the question is a turn of a conversation. SessionID is new for each conversation. History holds
+	// the earlier turns, oldest first. ConversationID is the agent's own id for the conversation, empty until it is known.
+	// BegunIn is the session in which the agent's conversation began; it differs from SessionID if an earlier launch asked
+	// the first turns.
 	IsTurn         bool
 	SessionID      string
 	ConversationID string
@@ -77,9 +77,9 @@ type Request struct {
 	TraceID string
 	// Timeout is the time from the call's start to the answer's last byte.
 	Timeout time.Duration
-	// Poll describes how to wait for an agent that accepts jobs; nil means that the agent answers directly. Accepted
-	// is called with the accepted job; a later request continues the job as Job, where nil means that none was
-	// accepted. The waiting ends when Leaving is closed; if Leaving is nil, it is never cut short.
+	// Poll describes how to wait for an agent that accepts jobs; nil means that the agent answers directly. Accepted is
+	// called when the agent accepts a job. Job is the job that an earlier request started and that this one waits for; nil
+	// means that there is none. Closing Leaving ends the wait early; nil means that nothing does.
 	Poll     *Poll
 	Accepted func(Job)
 	Job      *Job

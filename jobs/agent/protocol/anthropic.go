@@ -40,7 +40,7 @@ func (r *anthropicReader) take(e wire.Event) {
 	case "message_delta":
 		r.isOwn = true
 		r.finishIn(v.At("delta"), "stop_reason")
-		r.usage.setAnthropic(v.At("usage")) // cumulative
+		r.usage.setAnthropic(v.At("usage")) // these counts are cumulative
 	case "message_stop":
 		r.close()
 	case "error":

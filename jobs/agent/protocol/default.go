@@ -15,11 +15,11 @@ type defaultReader struct {
 	sawChunk bool
 
 	sawFinal     bool   // a node_finished has arrived
-	final        []byte // the text of the last node_finished that had any
-	isFinalBlank bool   // set if the very last node_finished had none: then the chunks, if any, are the answer
+	final        []byte // the text of the last node_finished that had one
+	isFinalBlank bool   // whether the very last node_finished had no text: then the chunks, if any, are the answer
 
 	sawEnvelope bool   // whether a bare JSON value that is not an event holds an answer
-	envelope    []byte // that answer
+	envelope    []byte // the answer in that value
 }
 
 func (d *defaultReader) take(e wire.Event) {
@@ -75,8 +75,8 @@ func isErrorEvent(name string) bool {
 	return name == "error" || strings.HasSuffix(name, "_error") || strings.HasSuffix(name, "_failed")
 }
 
-// takeEnvelope takes a value that is not one of our events: an answer in a single JSON value, or the {code, msg} of
-// a failure. A value after "data:" belongs to a stream: it may be a fragment, so it never counts as an answer.
+// takeEnvelope reads a value that is not one of our events: an answer in a single JSON value, or the {code, msg} of a
+// failure. A value after "data:" belongs to a stream: it may be a fragment, so it never counts as an answer.
 func (d *defaultReader) takeEnvelope(v wire.Value, isPrefixed bool) {
 	d.takeMeta(v)
 	if text, ok := envelopeText(v, 0); ok && (!isFailureCode(v) || !isOnlyData(v)) {
@@ -234,9 +234,9 @@ func holdsAny(v wire.Value, names ...string) bool {
 // envelopeNames are the members in which an envelope may hold its answer.
 var envelopeNames = []string{"output", "content", "text", "answer"}
 
-// envelopeText finds the answer in one JSON value: a bare string, the only string of a list, a named member, such a
-// member under data, or the message of a chat completion. A member that lists objects contains the parts of another
-// protocol, not an answer.
+// envelopeText finds the answer in one JSON value: a bare string, the only string of a list, a member that
+// envelopeNames lists, such a member under data, or the message of a chat completion. A member that lists objects
+// contains the parts of another protocol, not an answer.
 func envelopeText(v wire.Value, depth int) ([]byte, bool) {
 	if depth > 4 {
 		return nil, false

@@ -269,7 +269,7 @@ func TestTheFirstTokenIsTheAnswersOwn(t *testing.T) {
 	require.Zero(t, only.FirstToken, "there is no answer whose first token it could be")
 }
 
-// heldTap waits for the first piece of reasoning.
+// heldTap closes thought at the first piece of reasoning.
 type heldTap struct {
 	Tap
 	thought chan struct{}

@@ -166,7 +166,8 @@ func (q Request) User() string {
 // system returns the system prompt; empty means that there is none.
 func (q Request) system() string { return stringOf(q.SystemPrompt) }
 
-// whole returns the entire text, for protocols that also have no system prompt.
+// whole returns the system prompt, the context and the question as one text, for protocols without a field for the
+// prompt.
 func (q Request) whole() string {
 	if q.system() == "" {
 		return q.User()

@@ -12,7 +12,7 @@ var (
 	ragflowChat = Protocol{
 		Name: "ragflow-chat", Label: "RAGFlow Chat", paths: []string{"/api/v1/chats/", "/chat/completion"},
 		body: func(q Request) map[string]any {
-			// Servers before 0.23 read question.
+			// Servers before version 0.23 read the field question.
 			q.History = nil // the server keeps the history
 			return map[string]any{"messages": q.chat(), "question": q.whole(), "session_id": q.ConversationID,
 				"stream": q.Stream}

@@ -68,7 +68,8 @@ func (r *responsesReader) failResponse(response wire.Value) {
 	r.failWith("The response has failed")
 }
 
-// takeResponse reads a response that has ended: the listed output is the answer or, if there is none, the pieces are.
+// takeResponse reads a response that has ended: the answer is the text of its output list or, if that has none, the
+// streamed pieces.
 func (r *responsesReader) takeResponse(response wire.Value) {
 	r.isOwn = true
 	r.usage.set(response.At("usage"), "input_tokens", "output_tokens", "total_tokens")

@@ -55,7 +55,7 @@ type transcript struct {
 	// conversationID is the agent's own id for the conversation, traceID its own id for the call.
 	conversationID, traceID string
 
-	tap  Tap // nil if nobody listens
+	tap  Tap // nil means that there is none
 	told told
 	// toldReasoning reports that the tap has received pieces of the reasoning.
 	toldReasoning bool
@@ -253,7 +253,8 @@ func (t *transcript) unread() Answer {
 	return Failure(CodeParse, "No answer can be read from: "+Excerpt(t.Begin()))
 }
 
-// foreign returns the label of the protocol that the agent seems to speak instead; "" if it cannot be identified.
+// foreign returns the label of the other protocol that the agent seems to speak; "" if there is none or it cannot be
+// identified.
 func (t *transcript) foreign() string {
 	label := t.looksLike
 	if label == "" && t.isEnvelope && t.Values == 1 {

@@ -27,7 +27,7 @@ func (e *endless) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// An endless stream of pings, blanks and unknown events does not increase memory, and reading stops at MaxRead.
+// An endless stream of pings, spaces and unknown events does not increase memory, and reading stops at MaxRead.
 func TestAnEndlessStreamIsLeft(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{

@@ -29,7 +29,7 @@ const (
 	maxNodes = 100_000
 	// MaxItems is how many items of a list are kept.
 	MaxItems = 10_000
-	// MaxRead limits everything that an agent sends for one answer, including pings, blanks and unknown events.
+	// MaxRead limits everything that an agent sends for one answer, including pings, white space and unknown events.
 	MaxRead = 16 * MaxText
 	// maxTreeDepth is the depth up to which a value is kept as a tree; deeper parts are checked and kept as text.
 	maxTreeDepth = 64
@@ -92,7 +92,7 @@ func (v Value) TextOf(name string) string {
 // IsTrue reports whether v is the literal true.
 func (v Value) IsTrue() bool { return v.Kind == Literal && string(v.Text) == "true" }
 
-// window reads src through a buffer that keeps every byte from mark on, so that text that turns out not to be JSON
+// window reads src through a buffer that keeps every byte from mark on. If these bytes turn out not to be JSON, they
 // can be read again as a line of text.
 type window struct {
 	src  io.Reader
@@ -100,7 +100,8 @@ type window struct {
 	pos  int // the next byte to read
 	mark int // the first byte to keep; -1 means none
 	err  error
-	// reread counts the bytes that were read again: hostile text could make rereading quadratic (see rewind).
+	// read counts the bytes read from src. reread counts those read again, because hostile text could make rereading
+	// quadratic (see rewind).
 	read, reread int
 	// begin is the beginning of the source for error messages, a little longer than they show.
 	begin []byte

@@ -126,8 +126,8 @@ func (r *looseReader) skip() {
 	}
 }
 
-// endOr returns a position in a text, or the text's end if the position is less than least, which means that
-// nothing was found.
+// endOr returns place, or the end of the text if place means that nothing was found there: if it is negative or less
+// than least.
 func endOr(text string, place int, least ...int) int {
 	if place < 0 || len(least) > 0 && place < least[0] {
 		return len(text)

@@ -184,7 +184,7 @@ func (f format) value(fact Fact) string {
 	return text.String() + f.words(rest)
 }
 
-// words escapes a part of a line, preserving the blanks at its ends.
+// words escapes a part of a line, preserving the spaces at its ends.
 func (f format) words(part string) string {
 	if strings.TrimSpace(part) == "" {
 		return part

@@ -285,8 +285,8 @@
     }, { once: true });
   });
 
-  // Each tab of a task remembers what was chosen on it – filters, order, page – and its scroll position, for as long
-  // as the window is open. That a page showed only the questions finished by then is not remembered.
+  // Each tab of a task remembers what was chosen on it – filters, order, page – and its scroll position, for as long as
+  // the window is open. It does not remember that it showed only the questions that were finished at the time.
   const tabs = document.querySelector("[data-tabs]");
   const tabKey = (path) => "wending-tab-" + path;
   if (tabs) {
@@ -340,13 +340,13 @@
     reviewed = told.textContent;
     latest = told.dataset.latest;
     const event = new CustomEvent("wending:verdicts", { cancelable: true, detail: { changes, judged: told.dataset.judged } });
-    const isShown = isNew && !body.dispatchEvent(event); // a script that showed them all cancels the event
+    const isShown = isNew && !body.dispatchEvent(event); // a script that showed all changes cancels the event
     if (isNew && !isShown) said = told.dataset.news;
     if (told.dataset.state && told.dataset.state !== news().dataset.state && !document.querySelector("[data-progress]")) said = news().dataset.changed;
     showNews();
   }
   async function ask() {
-    if (document.visibilityState !== "visible" || !news()) return; // asked for when the page is visible again
+    if (document.visibilityState !== "visible" || !news()) return; // requested when the page is visible again
     if (!mayAsk()) return later(300);
     try {
       const address = news().dataset.presence + (latest === null ? "" : "?after=" + latest);

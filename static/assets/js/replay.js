@@ -41,7 +41,7 @@
       this.files = new Map();
     }
     add(event) {
-      if (event.type === "task_started") { // asked again, because its worker was lost
+      if (event.type === "task_started") { // the call was repeated, because its worker was lost
         this.events = [];
         this.reset();
       }
@@ -78,7 +78,7 @@
           break;
         case "asset":
           this.files.set(data.path, data);
-          if (data.kind === "image" && this.preview) this.preview = data.asset_id || null; // the picture itself
+          if (data.kind === "image" && this.preview) this.preview = data.asset_id || null; // the picture instead of its preview
           break;
         case "error_occurred":
           this.failure = [data.code, data.message].filter(Boolean).join(": ");
@@ -370,7 +370,7 @@
       location.reload();
       return;
     }
-    if (track.box.dataset.events) return; // for a turn that is over
+    if (track.box.dataset.events) return; // the event is for a turn that is over
     track.add(event);
     if (!liveSince || performance.now() - liveSince < event.at_ms || event.type === "task_started") liveSince = performance.now() - event.at_ms;
     if (isLive && lastFrame === 0) start();

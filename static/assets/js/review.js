@@ -156,8 +156,8 @@
     }
     return fetch(place.dataset.judge + "?" + new URLSearchParams({ reviewer: name, version, ...run }), { method: "DELETE" });
   }
-  // Verdicts on one question are stored one after another, because each names the version of the one before. An
-  // empty verdict withdraws the present one.
+  // Verdicts on one question are stored one after another, because each names the version of the one before. An empty
+  // verdict withdraws the current one.
   const queues = new Map();
   function save(place, verdict, isChoice) {
     const queued = (queues.get(place) || Promise.resolve()).then(() => saveNow(place, verdict, isChoice));
@@ -310,7 +310,7 @@
       isLeft = null;
     }
   });
-  // A changed note is sent with the present verdict, unless a button is about to give another.
+  // A changed note is sent with the current verdict, unless a button is about to give another.
   document.addEventListener("focusout", (event) => {
     if (!isNote(event.target)) return;
     const place = placeOf(event.target);
@@ -379,7 +379,7 @@
     const counted = document.querySelector("[data-reviewed]");
     if (counted) counted.textContent = [judged, ...counted.textContent.split(" · ").slice(1)].join(" · ");
     const areShown = changes.map(arrive).every(Boolean);
-    const isNarrowed = /[?&](review|reason)=./.test(location.search); // by verdicts: it may have other questions now
+    const isNarrowed = /[?&](review|reason)=./.test(location.search); // the filter may select other questions now
     if (changes.length > 0 && areShown && !isNarrowed) event.preventDefault();
   });
 
@@ -387,7 +387,7 @@
   refreshAll();
   document.body.addEventListener("htmx:afterSwap", refreshAll);
 
-  // The reviewer's name in the form that signs off a report is stored for other pages.
+  // The form that signs off a report has the reviewer's name, which is stored for other pages.
   const named = document.querySelector("[data-reviewer-name]");
   if (named) named.form.addEventListener("submit", () => { if (named.value.trim()) keepReviewer(named.value.trim()); });
 

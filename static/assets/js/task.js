@@ -1,5 +1,5 @@
 // The page of a task follows the task's progress: every event requests the live part, at most once a second and not
-// while the page is hidden. The last event ends this.
+// while the page is hidden. The last event ends the requests.
 (function () {
   "use strict";
   const { setOffline, mayAsk } = window.wending;

@@ -1,6 +1,6 @@
-// The list of tasks: ticks for a comparison, and rows that follow the tasks. One request fetches all rows, every
-// second while they change, and down to every ten seconds while they do not. The server answers 204 if they are
-// unchanged.
+// The list of tasks: ticks for a comparison, and rows that follow the tasks. One request fetches all rows: every second
+// while they change, less and less often while they do not, but at least every ten seconds. The server answers 204 if
+// they are unchanged.
 (function () {
   "use strict";
   const least = 1000;
@@ -42,7 +42,7 @@
     news.firstElementChild.textContent = count ? news.dataset.new.replace("%", count) : news.dataset.changed;
     if (isSame) return;
     rowsOf(here).forEach((row) => { if (next.has(row.id)) row.replaceWith(next.get(row.id)); });
-    // the next request asks for what follows this answer
+    // the next request asks for changes since this response
     here.setAttribute("hx-get", arrived.getElementById("rows").getAttribute("hx-get"));
     event.detail.serverResponse = here.outerHTML;
   });
@@ -71,7 +71,7 @@
   });
   if (comparing) {
     comparing.querySelector("[data-untick]").addEventListener("click", () => { ticked = []; showTicks(); });
-    // browsers restore them
+    // browsers restore ticks when they restore a page
     document.querySelectorAll("#rows [name=task]:checked").forEach((box) => { ticked = [...ticked, box.value].slice(-2); });
     showTicks();
   }
