@@ -1,14 +1,19 @@
 package handlers_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/PuerkitoBio/goquery"
 	"github.com/stretchr/testify/require"
+	"github.com/xuri/excelize/v2"
 
 	"wending/jobs/agent/agenttest"
+	"wending/jobs/dataset"
 )
 
 // importAnswers creates a task from a file of answers.
@@ -252,9 +257,101 @@ func TestAnswersAreImportedByAForm(t *testing.T) {
 	wrong = s.post(t, "/answers", map[string]string{"task_name": "", "column_answer": "回复",
 		"answers@a.csv": "question,回复\n甲,1\n"})
 	require.Equal(t, http.StatusUnprocessableEntity, wrong.StatusCode)
-	require.Equal(t, "回复", wrong.page(t).Find("input[name=column_answer]").AttrOr("value", ""))
+	require.Equal(t, "回复", wrong.page(t).Find("select[name=column_answer] option[selected]").AttrOr("value", ""))
 	made := s.post(t, "/answers", map[string]string{"task_name": "表单", "column_answer": "回复",
 		"answers@a.csv": "question,回复\n甲,1\n"})
 	require.Equal(t, http.StatusSeeOther, made.StatusCode)
 	require.Regexp(t, `^/tasks/[0-9a-f-]{36}/results`, made.Header.Get("Location"))
+}
+
+// Before a task is made of a file, the form shows how the file is read. The file waits on the server, for its browser
+// only, and need not be sent again.
+func TestTheFormShowsHowAFileOfAnswersIsRead(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	page := s.post(t, "/answers/preview", map[string]string{"task_name": "表单", "answers@日志.csv": "编号,question,方案名," +
+		"reply,latency_ms,_verdict\n1,甲,v1,A1,5,\n1,甲,v2,A2,,\n2,乙,v1,,,\n"}).page(t)
+	found := page.Find("#answers-found")
+	require.Contains(t, found.Text(), "answer", "the missing column is named")
+	require.Equal(t, "日志.csv", found.Find(".file-name").First().Text())
+	require.Equal(t, 0, found.Find("strong").Length(), "nothing was recognised")
+	token := found.Find("input[name=dataset_token]").AttrOr("value", "")
+	require.NotEmpty(t, token, "once the columns are chosen, the file need not be sent again")
+	fields := map[string]string{"task_name": "表单", "dataset_token": token, "column_answer": "reply",
+		"column_variant": "方案名", "column_question_id": "编号"}
+	request := s.form(t, "/answers/preview", fields)
+	request.Header.Set("HX-Request", "true")
+	found = s.do(t, request).page(t).Find("#answers-found")
+	require.Equal(t, "识别为 CSV 文件：2 题", found.Find("strong").Text())
+	require.Contains(t, found.Find(".summary").Text(), "2 个方案（v1, v2）")
+	require.Contains(t, found.Find(".summary").Text(), "3 次运行")
+	roles := map[string]string{}
+	found.Find("table").First().Find("tbody tr").Each(func(_ int, row *goquery.Selection) {
+		roles[strings.TrimSpace(row.Find("td").First().Text())] = row.Find("td").Last().Text()
+	})
+	require.Equal(t, map[string]string{"问题": "question", "问题编号": "编号", "回答": "reply", "方案": "方案名", "耗时（毫秒）": "latency_ms",
+		"不读取": "_verdict"}, roles)
+	require.Equal(t, "甲", found.Find("table").Last().Find("tbody td").First().Text())
+	require.Equal(t, "A1", found.Find("table").Last().Find("tbody tr").First().Find("td").Last().Text())
+	made := s.post(t, "/answers", fields)
+	require.Equal(t, http.StatusSeeOther, made.StatusCode, "%s", made.body)
+	again := s.post(t, "/answers", fields)
+	require.Equal(t, http.StatusUnprocessableEntity, again.StatusCode, "the file is gone with its task")
+
+	wrong := s.post(t, "/answers/preview", map[string]string{"answers@a.png": "\x89PNG\r\n"}).page(t)
+	require.Equal(t, 0, wrong.Find("input[name=dataset_token]").Length())
+	require.Equal(t, 1, wrong.Find("#answers-found .error").Length())
+	chinese := s.post(t, "/answers/preview",
+		map[string]string{"answers@a.csv": "question,answer\n\xB2\xE2\xCA\xD4,b\n"}).page(t)
+	require.Equal(t, "gb18030", chinese.Find("input[name=dataset_encoding]").AttrOr("value", ""))
+	require.Contains(t, chinese.Find("#answers-found").Text(), "测试")
+	tools := s.post(t, "/answers/preview", map[string]string{"answers@r.jsonl": `{"question":"q","answer":"a","city":"x"}`}).page(t)
+	require.Contains(t, tools.Find("#answers-found").Text(), "city")
+}
+
+// A file of answers may be larger than a file of questions: its token does not let it into a form for questions.
+func TestATokenOfALargeFileIsNoDataset(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	large := "question,answer,standard_answer\n甲," + strings.Repeat("x", 6<<20) + ",c\n"
+	page := s.post(t, "/answers/preview", map[string]string{"answers@a.csv": large}).page(t)
+	token := page.Find("input[name=dataset_token]").AttrOr("value", "")
+	require.NotEmpty(t, token)
+	refused := s.post(t, "/tasks", map[string]string{"task_name": "t", "agent_api_url": "http://127.0.0.1:1/",
+		"dataset_token": token})
+	require.Equal(t, http.StatusRequestEntityTooLarge, refused.StatusCode)
+}
+
+// The template has the columns that are understood, and is a valid file of questions in both formats.
+func TestADatasetTemplateIsAValidDataset(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, false)
+	for _, page := range []string{"/", "/compare", "/library/datasets/new"} {
+		links := s.get(t, page).page(t).Find(`a[href^="/dataset-template?format="]`)
+		require.Equal(t, 2, links.Length(), page)
+	}
+	var sets []*dataset.Dataset
+	for _, format := range []string{"csv", "xlsx"} {
+		answer := s.get(t, "/dataset-template?format="+format)
+		require.Equal(t, http.StatusOK, answer.StatusCode)
+		require.Contains(t, answer.Header.Get("Content-Disposition"), "."+format)
+		set, err := dataset.Read(t.Context(), "template."+format, answer.body, dataset.Layout{})
+		require.NoError(t, err)
+		require.Len(t, set.Rows, 4)
+		require.Equal(t, 1, set.Conversations())
+		require.True(t, set.HasIDs)
+		require.Equal(t, append(slices.Clone(dataset.KnownColumns), "类别"), set.Columns)
+		set.Extension = ""
+		sets = append(sets, set)
+		if format == "xlsx" {
+			book, err := excelize.OpenReader(bytes.NewReader(answer.body))
+			require.NoError(t, err)
+			comments, err := book.GetComments("问题")
+			require.NoError(t, err)
+			require.Len(t, comments, len(set.Columns))
+		}
+	}
+	require.Equal(t, sets[0], sets[1])
+	require.Equal(t, http.StatusSeeOther, s.get(t, "/dataset-template?format=xls").StatusCode)
+	require.Equal(t, http.StatusOK, s.get(t, "/dataset-template").StatusCode)
 }

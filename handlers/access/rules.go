@@ -134,6 +134,8 @@ POST   /language                                         editor        task?
 GET    /compare                                          editor        task?
 GET    /answers                                          editor        -
 POST   /answers                                          editor        -               task.import
+POST   /answers/preview                                  editor        -
+GET    /dataset-template                                 viewer        -
 POST   /compare/estimate                                 editor        -
 GET    /comparison                                       viewer        task?
 GET    /comparison/print                                 viewer        task?           task.print

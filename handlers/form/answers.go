@@ -2,6 +2,7 @@ package form
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"wending/handlers/request"
@@ -55,4 +56,42 @@ func AnswersFile(ctx context.Context, f *Upload) (*answers.File, error) {
 		return nil, request.DatasetFault(err)
 	}
 	return file, nil
+}
+
+// FoundAnswers is a form's file of answers, as it was read.
+type FoundAnswers struct {
+	// File is nil if the file could not be read; Fault is the reason then.
+	File  *answers.File
+	Fault *request.Fault
+	// Columns are the names of the columns of a table; nil if they are not known.
+	Columns []string
+	// Encoding is the encoding in which a CSV file was read; empty means UTF-8.
+	Encoding string
+}
+
+// FindAnswers reads the file of answers in a form. A CSV file that is not UTF-8 is read as GB18030 if it looks like
+// that. It returns only internal errors.
+func FindAnswers(ctx context.Context, f *Upload) (found FoundAnswers, err error) {
+	found.Encoding = f.Value("dataset_encoding")
+	found.File, err = AnswersFile(ctx, f)
+	refused := (*dataset.Error)(nil)
+	if errors.As(err, &refused) && refused.Code == dataset.CodeEncodingInvalid && found.Encoding == "" {
+		if file, again := AnswersFile(ctx, f.With("dataset_encoding", dataset.GB18030)); again == nil {
+			found.File, found.Encoding, err = file, dataset.GB18030, nil
+		}
+	}
+	switch {
+	case err == nil:
+		for _, column := range found.File.Columns {
+			found.Columns = append(found.Columns, column.Name)
+		}
+		return found, nil
+	case errors.As(err, &refused):
+		found.Columns = refused.Columns
+	}
+	if request.IsInternal(err) {
+		return found, err
+	}
+	found.Fault = request.FaultOf(err)
+	return found, nil
 }

@@ -11,7 +11,9 @@ import (
 	"strings"
 	"time"
 
+	"wending/jobs/answers"
 	"wending/jobs/blob"
+	"wending/jobs/dataset"
 	"wending/jobs/tasks"
 )
 
@@ -24,8 +26,9 @@ const (
 	// stagedFor is how long a staged file waits for its form.
 	stagedFor = 24 * time.Hour
 	// maxStaged is how many files may wait in total, maxStagedOfOne how many per browser; a browser's oldest file is
-	// removed to make room.
+	// removed to make room. maxStagedBytes limits their total size.
 	maxStaged, maxStagedOfOne = 1000, 20
+	maxStagedBytes            = maxStaged * dataset.MaxBytes
 )
 
 // tokenPattern matches tokens and browsers' ids, which rand.Text generates.
@@ -61,8 +64,17 @@ func (s Staging) Put(ctx context.Context, browser string, file tasks.File) (toke
 	return token, s.Files.Put(ctx, keyOf(browser, token), bytes.NewReader(content), int64(len(content)))
 }
 
-// Get returns the file that a browser's token names; nil if it has expired.
+// Get returns the file of questions that a browser's token names; nil if it has expired.
 func (s Staging) Get(ctx context.Context, browser, token string) (*File, error) {
+	return s.get(ctx, browser, token, dataset.MaxBytes)
+}
+
+// GetAnswers is like Get, for a file of answers.
+func (s Staging) GetAnswers(ctx context.Context, browser, token string) (*File, error) {
+	return s.get(ctx, browser, token, answers.MaxBytes)
+}
+
+func (s Staging) get(ctx context.Context, browser, token string, most int) (*File, error) {
 	if !IsToken(token) {
 		return nil, nil
 	}
@@ -83,6 +95,9 @@ func (s Staging) Get(ctx context.Context, browser, token string) (*File, error) 
 	if err := json.Unmarshal(first, &head); err != nil {
 		return nil, err
 	}
+	if len(rest) > most {
+		return &File{File: tasks.File{Name: head.Name}, IsTooLarge: true}, nil
+	}
 	return &File{File: tasks.File{Name: head.Name, Content: rest}}, nil
 }
 
@@ -100,7 +115,7 @@ func (s Staging) tidy(ctx context.Context, browser string) error {
 		return err
 	}
 	var oldest *blob.Entry
-	own, all := 0, 0
+	own, all, size := 0, 0, int64(0)
 	for n, entry := range entries {
 		if time.Since(entry.StoredAt) > stagedFor {
 			if err := s.Files.Delete(ctx, entry.Key); err != nil {
@@ -108,7 +123,7 @@ func (s Staging) tidy(ctx context.Context, browser string) error {
 			}
 			continue
 		}
-		all++
+		all, size = all+1, size+entry.Size
 		if !strings.HasPrefix(entry.Key, keyOf(browser, "")) {
 			continue
 		}
@@ -119,7 +134,7 @@ func (s Staging) tidy(ctx context.Context, browser string) error {
 	switch {
 	case own >= maxStagedOfOne:
 		return s.Files.Delete(ctx, oldest.Key)
-	case all >= maxStaged:
+	case all >= maxStaged, size >= maxStagedBytes:
 		return errStagingFull
 	}
 	return nil

@@ -56,11 +56,11 @@ func (q Questions) Preview(c echo.Context, f *form.Upload, chosen *Chosen) *ui.P
 	if chosen.Fault != nil {
 		refuse(c, chosen.Fault, preview)
 		if len(preview.Choices) > 0 { // once the columns are chosen, the file need not be sent again
-			preview.Token = q.stage(c, f)
+			preview.Token = q.Stage(c, f)
 		}
 		return preview
 	}
-	preview.Token = q.stage(c, f)
+	preview.Token = q.Stage(c, f)
 	preview.Questions, preview.Columns = len(chosen.Set.Rows), chosen.Set.Columns
 	preview.Conversations, preview.HasIDs = chosen.Set.Conversations(), chosen.Set.HasIDs
 	preview.VariableNames, preview.IgnoredSheets = chosen.Set.VariableNames, chosen.Set.IgnoredSheets
@@ -164,9 +164,9 @@ func (q Questions) isWorthAsking(chosen *Chosen) bool {
 		!isNamed(chosen.Layout.ID, dataset.ColumnID) || dataset.Guess(chosen.Set.Columns).ID != "" && !chosen.Set.HasIDs
 }
 
-// stage keeps the file that came with a form and returns its token, or the token of the file staged before. If it
+// Stage keeps the file that came with a form and returns its token, or the token of the file staged before. If it
 // returns no token, the file must be chosen again.
-func (q Questions) stage(c echo.Context, f *form.Upload) string {
+func (q Questions) Stage(c echo.Context, f *form.Upload) string {
 	ctx, token := c.Request().Context(), f.Value("dataset_token")
 	if f.File == nil {
 		return token

@@ -63,9 +63,19 @@ type File struct {
 	VariableNames []string
 	Variants      []Variant
 	Items         []Item
-	// Columns are the columns of a table.
-	Columns []string
+	// Columns are the columns of a table, or the members of the first line of a JSONL file.
+	Columns []Column
 }
+
+// Column is a column of a table, or a member of its lines.
+type Column struct {
+	Name string
+	// Role is what the column is read as: the name of a known column, Variable, or empty if the column is not read.
+	Role string
+}
+
+// Variable is the role of a column that has no other meaning.
+const Variable = "variable"
 
 // Variant is the source of answers: a prompt, a model or both.
 type Variant struct {
@@ -121,6 +131,28 @@ type Run struct {
 func (f *File) Runs() (count int) {
 	for _, item := range f.Items {
 		count += len(item.Runs)
+	}
+	return count
+}
+
+// ColumnsOf returns the names of the columns with a role.
+func (f *File) ColumnsOf(role string) (names []string) {
+	for _, column := range f.Columns {
+		if column.Role == role {
+			names = append(names, column.Name)
+		}
+	}
+	return names
+}
+
+// Failed returns how many runs of the file have no answer.
+func (f *File) Failed() (count int) {
+	for _, item := range f.Items {
+		for _, run := range item.Runs {
+			if run.Status != Succeeded {
+				count++
+			}
+		}
 	}
 	return count
 }

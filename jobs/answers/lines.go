@@ -118,19 +118,17 @@ func (b *builder) line(line int, members []member) error {
 	if isReport {
 		return b.reportLine(line, names, cells, runs, variants)
 	}
-	before := b.file.Columns
-	b.file.Columns = nil
 	h, err := b.newHeader(names)
-	b.file.Columns = before
+	isFirst := b.file.Columns == nil
 	if refused := (*dataset.Error)(nil); errors.As(err, &refused) {
-		if before == nil { // the first line decides whether the file has this format
+		if isFirst { // the first line decides whether the file has this format
 			return err
 		}
 		b.fail(line, "", "answers_members", "Missing", refused.Args["Missing"])
 		return nil
 	}
-	if before == nil {
-		b.file.Columns = names
+	if isFirst {
+		b.file.Columns = h.described
 	}
 	return b.row(h, line, cells)
 }

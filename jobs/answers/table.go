@@ -38,6 +38,9 @@ const (
 var Mappable = []string{dataset.ColumnQuestion, columnAnswer, dataset.ColumnID, columnRun, dataset.ColumnAnswer,
 	columnVariant}
 
+// Roles are all roles of columns.
+var Roles = slices.Concat(ofItem, ofRun, []string{Variable})
+
 // ofItem are the columns that describe the question, ofRun those that describe a run. Any other column is a variable.
 var (
 	ofItem = []string{dataset.ColumnID, dataset.ColumnQuestion, dataset.ColumnAnswer, dataset.ColumnSystem,
@@ -85,11 +88,13 @@ type header struct {
 	runs   []int
 	// isReport means that the table is a report of this product, which puts a quote before cells that look like formulas.
 	isReport bool
+	// described are the columns that have a name.
+	described []Column
 }
 
 // newHeader reads the header of a table; its error is a *dataset.Error.
 func (b *builder) newHeader(cells []string) (h header, err error) {
-	mapped, seen := b.mapped(), map[string]bool{}
+	mapped, seen, names := b.mapped(), map[string]bool{}, []string{}
 	for _, cell := range cells {
 		name := clean(strings.ReplaceAll(cell, "\x00", ""))
 		folded := strings.ToLower(name)
@@ -101,13 +106,14 @@ func (b *builder) newHeader(cells []string) (h header, err error) {
 			return h, problem(dataset.CodeSchemaInvalid, "duplicate_column", "Column", shorten(name, 80))
 		}
 		seen[folded] = true
-		b.file.Columns = append(b.file.Columns, name)
+		names = append(names, name)
+		h.described = append(h.described, Column{name, h.columns[len(h.columns)-1].described()})
 	}
 	slices.Sort(h.runs)
 	h.runs = slices.Compact(h.runs)
 	h.isReport = h.isWide && seen["_created_at"] && seen["_completed_at"]
-	if len(b.file.Columns) > 4*dataset.MaxColumns {
-		return h, problem(dataset.CodeSchemaInvalid, "columns", "Max", 4*dataset.MaxColumns, "Count", len(b.file.Columns))
+	if len(names) > 4*dataset.MaxColumns {
+		return h, problem(dataset.CodeSchemaInvalid, "columns", "Max", 4*dataset.MaxColumns, "Count", len(names))
 	}
 	var missing []string
 	if !h.has(dataset.ColumnQuestion) {
@@ -125,8 +131,8 @@ func (b *builder) newHeader(cells []string) (h header, err error) {
 		return h, nil
 	}
 	refused := problem(dataset.CodeSchemaInvalid, "answers_missing", "Missing", strings.Join(missing, ", "), "Found",
-		shorten(strings.Join(b.file.Columns, ", "), 200))
-	refused.Columns = b.file.Columns
+		shorten(strings.Join(names, ", "), 200))
+	refused.Columns = names
 	return h, refused
 }
 
@@ -172,6 +178,17 @@ func (h *header) column(name, folded string, mapped map[string]string) column {
 	return column{name: strings.TrimPrefix(name, variablePrefix), isVariable: true}
 }
 
+// described returns the role of a column for people.
+func (c column) described() string {
+	switch {
+	case c.isVariable:
+		return Variable
+	case c.role == columnReportPrompt, c.role == columnReportTarget:
+		return columnVariant
+	}
+	return c.role
+}
+
 func (h header) has(role string) bool {
 	return slices.ContainsFunc(h.columns, func(c column) bool { return c.role == role && c.run == 0 })
 }
@@ -189,7 +206,7 @@ func (b *builder) readTable(ctx context.Context, content []byte) error {
 	return b.orNoTable(dataset.Table(ctx, content, b.layout.Encoding, b.isHeader, func(number int, cells []string) error {
 		if h == nil {
 			found, err := b.newHeader(cells)
-			h = &found
+			h, b.file.Columns = &found, found.described
 			return err
 		}
 		return b.row(*h, number, cells)
@@ -207,8 +224,7 @@ func (b *builder) orNoTable(err error, isThere func() bool) error {
 
 // isHeader reports whether a row is the header of a table of answers.
 func (b *builder) isHeader(cells []string) bool {
-	probe := builder{layout: b.layout, file: &File{}}
-	_, err := probe.newHeader(cells)
+	_, err := b.newHeader(cells)
 	return err == nil
 }
 

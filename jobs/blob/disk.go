@@ -183,7 +183,7 @@ func (d *Disk) List(_ context.Context, key string) ([]Entry, error) {
 		if err != nil {
 			continue // removed in the meantime
 		}
-		entries = append(entries, Entry{Key: key + "/" + one.Name(), StoredAt: info.ModTime()})
+		entries = append(entries, Entry{Key: key + "/" + one.Name(), StoredAt: info.ModTime(), Size: info.Size()})
 	}
 	return entries, nil
 }
@@ -246,7 +246,7 @@ func (d *Disk) Walk(ctx context.Context, take func(Entry) error) error {
 		if err != nil {
 			return err
 		}
-		return errors.Join(take(Entry{Key: filepath.ToSlash(key), StoredAt: info.ModTime()}), ctx.Err())
+		return errors.Join(take(Entry{Key: filepath.ToSlash(key), StoredAt: info.ModTime(), Size: info.Size()}), ctx.Err())
 	})
 	if err != nil {
 		return fmt.Errorf("list files: %w", err)

@@ -163,7 +163,8 @@ func (s *s3) Walk(ctx context.Context, take func(Entry) error) error {
 		if object.Err != nil {
 			return s.failed("list files", object.Err)
 		}
-		if err := take(Entry{Key: strings.TrimPrefix(object.Key, s.prefix), StoredAt: object.LastModified}); err != nil {
+		found := Entry{Key: strings.TrimPrefix(object.Key, s.prefix), StoredAt: object.LastModified, Size: object.Size}
+		if err := take(found); err != nil {
 			return err
 		}
 	}

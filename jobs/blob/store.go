@@ -32,6 +32,8 @@ var ErrNotFound = errors.New("no such file")
 type Entry struct {
 	Key      string
 	StoredAt time.Time
+	// Size is in bytes.
+	Size int64
 }
 
 // Credentials are the credentials of an S3 service.

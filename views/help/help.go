@@ -244,6 +244,7 @@ var places = map[string]string{
 	"/tasks/:taskId/shares":         "accounts#share",
 	"/compare":                      "compare#create",
 	"/answers":                      "tasks#answers",
+	"/dataset-template":             "datasets#columns",
 	"/comparison":                   "compare#two",
 	"/tasks/:taskId/review/carry":   "compare#carry",
 	"/library":                      "library#kinds",

@@ -25,8 +25,12 @@ const (
 	Import      = "/tasks/import"
 	// ImportAnswers is the form for a file of answers that were made elsewhere.
 	ImportAnswers = "/answers"
-	Preview       = "/tasks/preview"
-	Probe         = "/tasks/probe"
+	// PreviewAnswers shows what such a file contains.
+	PreviewAnswers = "/answers/preview"
+	// DatasetTemplate is an example of a file of questions, in the format that the parameter format names.
+	DatasetTemplate = "/dataset-template"
+	Preview         = "/tasks/preview"
+	Probe           = "/tasks/probe"
 	// SaveAgent is the address that saves the agent of a form that is being filled in.
 	SaveAgent = "/tasks/agent"
 	Language  = "/language"
@@ -468,4 +472,9 @@ func TasksOfAgent(id *uuid.UUID, address string) string {
 		return WithQuery(TaskHistory, url.Values{"url": {address}})
 	}
 	return WithQuery(TaskHistory, url.Values{"agent": {id.String()}})
+}
+
+// DatasetTemplateAs returns the address of an example of a file of questions in a format.
+func DatasetTemplateAs(format string) string {
+	return DatasetTemplate + "?" + url.Values{"format": {format}}.Encode()
 }

@@ -34,6 +34,7 @@ import (
 	"wending/jobs/archive"
 	"wending/jobs/courier/notify"
 	"wending/jobs/cron"
+	"wending/jobs/dataset"
 	"wending/jobs/evaluate"
 	"wending/jobs/library"
 	"wending/jobs/reason"
@@ -318,7 +319,13 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	add("sessions.by.", "password", "passkey", "password.passkey", "oidc", "setup")
 	add("archive.", archive.Problems...)
 	add("answers.format.", answers.Formats...)
-	add("answers.column.", answers.Mappable...)
+	add("answers.column.", answers.Roles...)
+	for _, column := range dataset.KnownColumns {
+		add("template.column.", column)
+	}
+	for _, what := range []string{"question", "answer", "value"} {
+		add("template."+what+".", "1", "2", "3", "4")
+	}
 	add("judging.", "verdict", "reasons", "note")
 	add("dataset.", "judging_columns", "judging_format")
 	add("dataset.row.", "judging_note", "judging_question", "judging_reasons", "judging_verdict", "sensitive")

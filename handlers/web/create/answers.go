@@ -11,6 +11,7 @@ import (
 	"wending/jobs/answers"
 	"wending/views/paths"
 	"wending/views/taskpages"
+	"wending/views/text"
 	"wending/views/ui"
 )
 
@@ -24,13 +25,28 @@ func (h *Forms) renderAnswers(c echo.Context, status int, view taskpages.Answers
 	title := locale.Text("answers.title")
 	frame := pages.Frame(c, h.Version, title, ui.SectionTasks, ui.Crumb{Text: locale.Text("nav.tasks"), Href: paths.Tasks},
 		ui.Crumb{Text: title})
-	frame.Styles = []string{"form.css"}
+	frame.Styles, frame.Scripts = []string{"form.css"}, []string{"answers_form.js"}
 	return pages.Render(c, status, taskpages.AnswersPage(frame, view))
+}
+
+// readAnswers reads the form for a file of answers. If the form contains no file, submitted has the one that is staged
+// for it, and sent is the form without it.
+func (h *Forms) readAnswers(c echo.Context) (sent, submitted *form.Upload, err error) {
+	ctx := c.Request().Context()
+	sent, err = form.ReadAnswers(c.Response(), c.Request(), pages.Gates(c).Imports)
+	if err != nil || sent.File != nil || sent.Value("dataset_token") == "" {
+		return sent, sent, err
+	}
+	if err := sent.Admit(ctx, pages.Gates(c).Imports); err != nil || sent.Refused != nil {
+		return sent, sent, err
+	}
+	file, err := h.Staging.GetAnswers(ctx, pages.Browser(c), sent.Value("dataset_token"))
+	return sent, sent.WithFile(file), err
 }
 
 // importAnswers creates a task from a file of answers, or shows the form again with its faults.
 func (h *Forms) importAnswers(c echo.Context) error {
-	submitted, err := form.ReadAnswers(c.Response(), c.Request(), pages.Gates(c).Imports)
+	sent, submitted, err := h.readAnswers(c)
 	if err != nil {
 		return err
 	}
@@ -40,6 +56,7 @@ func (h *Forms) importAnswers(c echo.Context) error {
 	if len(faults) == 0 {
 		task, err := h.Tasks.ImportAnswers(ctx, request.ScopeOf(ctx), request.From(ctx).Actor, n)
 		if err == nil {
+			h.Staging.Drop(ctx, pages.Browser(c), submitted.Value("dataset_token"))
 			request.Made(ctx, task.ID.String(), task.Name)
 			return pages.Done(c, paths.Results(task.ID), "imported")
 		}
@@ -48,17 +65,63 @@ func (h *Forms) importAnswers(c echo.Context) error {
 		}
 		faults = []form.FieldFault{{Field: "file", Fault: request.FaultOf(err)}}
 	}
-	view := taskpages.Answers{Name: submitted.Value("task_name"), Format: submitted.Value("format"),
-		Columns: map[string]string{}}
-	for _, column := range answers.Mappable {
-		view.Columns[column] = submitted.Value("column_" + column)
+	found, err := form.FindAnswers(ctx, submitted)
+	if err != nil {
+		return err
 	}
+	view := taskpages.Answers{Name: submitted.Value("task_name")}
 	for _, fault := range faults {
 		if fault.Field == "task_name" {
 			view.NameError = fault.Message(pages.Locale(c))
-			continue
+		} else {
+			found.Fault = fault.Fault
 		}
-		view.Refused = pages.Refusal(c, fault.Fault)
 	}
+	view.Found = h.foundAnswers(c, sent, submitted, found)
 	return h.renderAnswers(c, http.StatusUnprocessableEntity, view)
+}
+
+// previewAnswers shows what the chosen file of answers contains, and keeps the file for the form.
+func (h *Forms) previewAnswers(c echo.Context) error {
+	sent, submitted, err := h.readAnswers(c)
+	if err != nil {
+		return err
+	}
+	defer submitted.Release()
+	if submitted.Refused != nil {
+		return submitted.Refused
+	}
+	read, err := form.FindAnswers(c.Request().Context(), submitted)
+	if err != nil {
+		return err
+	}
+	found := h.foundAnswers(c, sent, submitted, read)
+	submitted.Release() // a slow client may take long to read the response
+	if request.IsFragment(c.Request()) {
+		return pages.Render(c, http.StatusOK, taskpages.AnswersFound(found))
+	}
+	return h.renderAnswers(c, http.StatusOK, taskpages.Answers{Name: submitted.Value("task_name"), Found: found})
+}
+
+// foundAnswers describes a form's file, as it was read, and keeps it for the form, which was sent as sent.
+func (h *Forms) foundAnswers(c echo.Context, sent, submitted *form.Upload,
+	read form.FoundAnswers) taskpages.AnswersPreview {
+	found := taskpages.AnswersPreview{Format: submitted.Value("format"), Columns: map[string]string{}, File: read.File,
+		Names: read.Columns, Encoding: read.Encoding}
+	for _, column := range answers.Mappable {
+		found.Columns[column] = submitted.Value("column_" + column)
+	}
+	if read.Fault != nil {
+		found.Refused, found.File = pages.Refusal(c, read.Fault), nil
+	}
+	switch file := submitted.File; {
+	case file != nil:
+		found.FileName, found.FileSize = text.Cut(file.Name, 200), len(file.Content)
+		if found.Refused == nil || len(found.Names) > 0 { // otherwise only another file helps
+			found.Token = h.Questions.Stage(c, sent)
+		}
+	case submitted.Refused != nil: // the server is busy; a staged file is still there
+		found.Token = sent.Value("dataset_token")
+	}
+	return found
 }

@@ -50,6 +50,8 @@ func Register(compressed *echo.Group, config Config) *Forms {
 	compressed.POST(paths.Preview, h.previewDataset)
 	compressed.GET(paths.ImportAnswers, h.answersForm)
 	compressed.POST(paths.ImportAnswers, h.importAnswers)
+	compressed.POST(paths.PreviewAnswers, h.previewAnswers)
+	compressed.GET(paths.DatasetTemplate, pages.DatasetTemplate)
 	compressed.POST(paths.Probe, h.probeAgent)
 	compressed.POST(paths.SaveAgent, h.saveTypedAgent)
 	compressed.POST(paths.Language, h.switchLanguage)
