@@ -313,10 +313,15 @@ var (
 	foreignMembers = []string{"input", "output", "raw"}
 )
 
+// maxNames is the maximum number of members of an object, except for the manifest's parts.
+const maxNames = 10_000
+
 // object is the object or list that encloses a position in a JSON text; for an object, names are the names so far.
 type object struct {
 	names map[string]bool
-	last  string
+	// most is the maximum number of names.
+	most int
+	last string
 	// isFree reports that members may have any name, isForeign that they may also have the same name.
 	isFree     bool
 	isForeign  bool
@@ -334,7 +339,11 @@ func checkNames(text []byte) error {
 		case '{', '[':
 			isFree := here.isFree || slices.Contains(freeMembers, here.last)
 			isForeign := here.isForeign || slices.Contains(foreignMembers, here.last)
-			within = append(within, object{names: map[string]bool{}, isFree: isFree, isForeign: isForeign,
+			most := maxNames
+			if len(within) == 2 && here.last == "parts" {
+				most = maxParts
+			}
+			within = append(within, object{names: map[string]bool{}, most: most, isFree: isFree, isForeign: isForeign,
 				isList: text[n] == '[', expectName: text[n] == '{'})
 		case '}', ']':
 			within = within[:len(within)-1]
@@ -381,6 +390,8 @@ func (o *object) take(quoted []byte) error {
 		return valueError(shorten(name), wantMember)
 	case o.names[name]:
 		return valueError(shorten(name), wantOnce)
+	case len(o.names) == o.most:
+		return valueError(shorten(name), wantList, "Max", o.most)
 	}
 	o.names[name], o.last, o.expectName = true, name, false
 	return nil

@@ -2,6 +2,7 @@ package archive
 
 import (
 	"archive/zip"
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -44,7 +45,39 @@ type manifest struct {
 	Version    string    `json:"version"`
 	ExportedAt time.Time `json:"exported_at"`
 	// Parts are the SHA-256 hashes of all other parts, in hexadecimal, by name.
-	Parts map[string]string `json:"parts,omitempty"`
+	Parts hashes `json:"parts,omitempty"`
+}
+
+// hashes are the hashes of at most maxParts parts by name: a list of millions of short names would take many times its
+// size in memory.
+type hashes map[string]string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (h *hashes) UnmarshalJSON(text []byte) error {
+	*h = nil
+	if string(text) == "null" {
+		return nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	if opening, err := decoder.Token(); err != nil || opening != json.Delim('{') {
+		return valueError("parts", wantJSON)
+	}
+	*h = hashes{}
+	for decoder.More() {
+		name, err := decoder.Token()
+		hash := ""
+		if err == nil {
+			err = decoder.Decode(&hash)
+		}
+		if err != nil {
+			return valueError("parts", wantJSON)
+		}
+		if len(*h) == maxParts {
+			return &Error{Problem: ProblemParts, Args: map[string]any{"Max": maxParts}}
+		}
+		(*h)[name.(string)] = hash
+	}
+	return nil
 }
 
 // members writes the parts of an archive, one after the other, and hashes them.
@@ -152,9 +185,6 @@ var Reports = []string{"csv", "xlsx", "jsonl", "html"}
 // checkParts compares the parts of an archive with the manifest: every part must be known, listed and unchanged, and
 // every listed part must be there.
 func (r *reader) checkParts(about manifest) error {
-	if len(about.Parts) > maxParts {
-		return &Error{File: manifestName, Problem: ProblemParts, Args: map[string]any{"Max": maxParts}}
-	}
 	total := int64(0)
 	for _, one := range r.zip.File {
 		if one.Name == manifestName {

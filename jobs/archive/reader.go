@@ -18,7 +18,7 @@ import (
 
 // Limits of reading an archive, in addition to the limits of forms and datasets. Bytes are counted after unpacking.
 const (
-	// maxDirectory is the maximum size in bytes of the ZIP file's list of files: about 70,000 files.
+	// maxDirectory is the maximum size in bytes of the ZIP file's list of files.
 	maxDirectory = 8 << 20
 	// maxParts limits the parts of an archive, maxManifest the list of them with their hashes.
 	maxParts    = 50_000
@@ -57,6 +57,9 @@ func newReader(ctx context.Context, file io.ReaderAt, size int64) (*reader, erro
 		return nil, &Error{Problem: ProblemDamaged, Args: map[string]any{"Detail": err.Error()}}
 	}
 	directory.left = math.MaxInt64 // from here on, bytes are counted after unpacking
+	if len(files.File) > maxParts+1 {
+		return nil, &Error{File: "ZIP", Problem: ProblemParts, Args: map[string]any{"Max": maxParts}}
+	}
 	byName := map[string][]*zip.File{}
 	for _, one := range files.File {
 		byName[one.Name] = append(byName[one.Name], one)
@@ -140,9 +143,12 @@ func (r *reader) object(name string, most int64, into any) (content []byte, err 
 		return nil, err
 	}
 	defer file.Close() //nolint:errcheck // only read
-	if content, err = io.ReadAll(file); err != nil {
+	var all bytes.Buffer
+	all.Grow(int(min(r.files[name][0].UncompressedSize64, uint64(most))) + bytes.MinRead) // what it declares may be wrong
+	if _, err := all.ReadFrom(file); err != nil {
 		return nil, err
 	}
+	content = all.Bytes()
 	return content, in(name, content, decode(content, into))
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -67,6 +68,62 @@ func TestTheListOfFilesIsBounded(t *testing.T) {
 	damaged := (*Error)(nil)
 	require.ErrorAs(t, err, &damaged)
 	require.Equal(t, ProblemDamaged, damaged.Problem)
+}
+
+// A manifest with millions of short names, and objects with as many members, are refused while they are read: in memory
+// their names would take many times the size of the text. The files of a ZIP file are counted, too.
+func TestManyShortNamesTakeLittleMemory(t *testing.T) { //nolint:paralleltest // it measures the memory of the process
+	many := func(before string, count int) string {
+		var text strings.Builder
+		text.WriteString(before)
+		for n := range count {
+			text.WriteString(`"` + strconv.FormatInt(int64(n), 36) + `":"",`)
+		}
+		return text.String() + `"":""}}`
+	}
+	content := zippedPart(t, manifestName, many(`{"kind":"wending-task","format":2,"parts":{`, 2_000_000))
+	r, err := newReader(t.Context(), content, content.Size())
+	require.NoError(t, err)
+	var about manifest
+	taken := allocated(func() { _, err = r.object(manifestName, maxManifest, &about) })
+	refused := (*Error)(nil)
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, ProblemParts, refused.Problem)
+	require.Equal(t, manifestName, refused.File)
+	require.Less(t, taken, uint64(160<<20))
+
+	line := []byte(many(`{"evaluations":[{"ratings":{`, 1_000_000) + "]}")
+	taken = allocated(func() { err = checkNames(line) })
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, wantList, refused.Want)
+	require.Less(t, taken, uint64(8<<20))
+
+	files := packedAs(t, "", maxParts+2, "")
+	_, err = newReader(t.Context(), files, files.Size())
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, ProblemParts, refused.Problem)
+}
+
+// allocated returns how many bytes a function allocates in total.
+func allocated(do func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	do()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// zippedPart returns an archive with one part.
+func zippedPart(t *testing.T, name, content string) *bytes.Reader {
+	t.Helper()
+	var out bytes.Buffer
+	files := zip.NewWriter(&out)
+	file, err := files.Create(name)
+	require.NoError(t, err)
+	_, err = io.WriteString(file, content)
+	require.NoError(t, err)
+	require.NoError(t, files.Close())
+	return bytes.NewReader(out.Bytes())
 }
 
 // The line of a member in a multi-line object is found, or the line of its parent.
