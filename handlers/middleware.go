@@ -192,8 +192,8 @@ func measureRequests(registry *prometheus.Registry) echo.MiddlewareFunc {
 }
 
 // refuseOtherSites refuses requests from another site's page that change something or cost work. It also refuses
-// any request to a host name that is not one of this site's: if a foreign name resolved to our address, another
-// site's page would look like one of ours.
+// any request to a host name that is not one of this site's, if the site's names are known or nobody signs in: if a
+// foreign name resolved to our address, another site's page would look like one of ours.
 func (s *Server) refuseOtherSites(next echo.HandlerFunc) echo.HandlerFunc {
 	protection := http.NewCrossOriginProtection()
 	return func(c echo.Context) error {
@@ -211,7 +211,7 @@ func (s *Server) refuseOtherSites(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 		address, isTCP := local.(*net.TCPAddr)
-		isChecked := len(s.Hosts) > 0 || (isTCP && address.IP.IsLoopback())
+		isChecked := len(s.Hosts) > 0 || !s.Access.HasAccounts || (isTCP && address.IP.IsLoopback())
 		if isChecked && !isLocalName(host) && !slices.Contains(s.Hosts, strings.ToLower(host)) {
 			return request.NewFault(request.CodeForbidden).
 				WithCause(errors.New("not a host name of this site (ALLOWED_HOSTS): " + host))

@@ -89,8 +89,8 @@ type Config struct {
 	// DemoURL is the demo agent's address, DemoModelsURL the base URL of the models that it plays, DemoTicket the
 	// ticket that gives the demo's tasks access to them; empty means that no demo agent is running.
 	DemoURL, DemoModelsURL, DemoTicket string
-	// Hosts are the names of this site, in addition to local names and IP addresses. If it is empty, requests that do not
-	// come over loopback may use any name.
+	// Hosts are the names of this site, in addition to local names and IP addresses. If it is empty and the site has
+	// accounts, requests that do not come over loopback may use any name.
 	Hosts []string
 	// DatabaseURL leads to the database itself, bypassing any pooler: changes of tasks are announced over it. If it
 	// is empty, they are not announced, and live pages are a little slower.
@@ -184,7 +184,7 @@ func New(config Config) (*Server, error) {
 		gates: request.NewGates(config.Registry), routes: map[string]bool{}}
 	s.tasks = &tasks.Service{Store: s.Store, Queue: s.Queue, Files: s.Files, Assets: s.Assets, Sealer: s.Sealer,
 		RateCeiling: s.RateCeiling, MaxActiveTasks: s.MaxActiveTasks, DefaultRate: s.Defaults.RateLimit,
-		MonthCost: s.MonthCost, SensitivePatterns: s.SensitivePatterns, Log: s.Log}
+		MonthCost: s.MonthCost, SensitivePatterns: s.SensitivePatterns, Withheld: request.Withheld, Log: s.Log}
 	s.library = &library.Service{
 		Entries: entries.New(s.Store), Files: s.Files, Sealer: s.Sealer, Tasks: s.tasks, Agents: s.Agents, Models: s.Models,
 		Sender: s.Sender, Outbox: s.Store.Outbox(), DefaultRate: s.Defaults.RateLimit, ScheduleMinutes: s.ScheduleMinutes,

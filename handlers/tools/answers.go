@@ -143,6 +143,7 @@ type evaluation struct {
 
 type saidEvaluation struct {
 	evaluation
+	Name   *Untrusted `json:"name"`
 	Reason *Untrusted `json:"reason,omitempty"`
 }
 
@@ -191,7 +192,7 @@ func (a answered) sayAnswers(t *texts, said *saidQuestion, most int) {
 		answer := saidRun{run: one.run, Answer: t.wrap(one.ResponseBody, most),
 			ErrorMessage: t.wrap(one.ErrorMessage, ofReason)}
 		for _, verdict := range one.Evaluations {
-			judged := saidEvaluation{evaluation: verdict.evaluation}
+			judged := saidEvaluation{evaluation: verdict.evaluation, Name: t.wrap(&verdict.Name, ofName)}
 			if verdict.Reason != nil && *verdict.Reason != "" {
 				judged.Reason = t.wrap(verdict.Reason, ofReason)
 			}
@@ -286,7 +287,7 @@ func (c client) compare(ctx context.Context, input compareInput) (any, error) {
 		OnlyA []string       `json:"only_a"`
 		OnlyB []string       `json:"only_b"`
 	}
-	var rest map[string]json.RawMessage
+	var rest map[string]any
 	var body json.RawMessage
 	query := url.Values{"a": {input.A}, "b": {input.B}, "sort": {"risk"},
 		"group": {"worse,facts,content,wording,unanswered"}}
@@ -308,7 +309,7 @@ func (c client) compare(ctx context.Context, input compareInput) (any, error) {
 		"only_a": len(found.OnlyA), "only_b": len(found.OnlyB)}
 	for name, value := range rest {
 		if _, isSaid := output[name]; !isSaid {
-			output[name] = value
+			output[name] = t.markMember(name, value)
 		}
 	}
 	return output, nil

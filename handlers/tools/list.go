@@ -96,21 +96,30 @@ func (c client) listTasks(ctx context.Context, input listInput) (any, error) {
 	var output map[string]any
 	err := c.ask(ctx, call{method: http.MethodGet, path: paths.APITasks, project: input.Project,
 		query: paged(query, input.Page, input.PageSize, 20, 50)}, &output)
-	return output, err
+	if err != nil {
+		return nil, err
+	}
+	return marked(output), nil
 }
 
 func (c client) getTask(ctx context.Context, input ofTask) (any, error) {
 	var output map[string]any
 	err := c.ask(ctx, call{method: http.MethodGet, path: ofTasks(input.TaskID), project: input.Project},
 		&output)
-	return output, err
+	if err != nil {
+		return nil, err
+	}
+	return marked(output), nil
 }
 
 func (c client) getReport(ctx context.Context, input ofTask) (any, error) {
 	var output map[string]any
 	err := c.ask(ctx, call{method: http.MethodGet, path: ofTasks(input.TaskID, "statistics"),
 		project: input.Project}, &output)
-	return output, err
+	if err != nil {
+		return nil, err
+	}
+	return marked(output), nil
 }
 
 func (c client) startTask(ctx context.Context, input startInput) (any, error) {
@@ -127,6 +136,8 @@ func (c client) startTask(ctx context.Context, input startInput) (any, error) {
 		}
 	}
 	var output map[string]any
-	err := c.ask(ctx, of, &output)
-	return output, err
+	if err := c.ask(ctx, of, &output); err != nil {
+		return nil, err
+	}
+	return marked(output), nil
 }
