@@ -17,7 +17,7 @@ import (
 func (s *site) forbid(t *testing.T, patterns ...string) {
 	t.Helper()
 	s.entry(t, "PUT", "projects/"+db.DefaultProject.String()+"/settings",
-		object{"review_reasons": []string{}, "sensitive_patterns": patterns}, 200)
+		object{"review_reasons": []string{}, "sensitive_patterns": append([]string{}, patterns...)}, 200)
 }
 
 // No page or endpoint starts a launch that would send what its project forbids; the error names the places.
@@ -124,6 +124,69 @@ func TestWhatMustNotBeSentIsNotSent(t *testing.T) {
 	s.forbid(t)
 	started := s.post(t, api+"/"+made.TaskID+"/run", nil)
 	require.Equal(t, http.StatusAccepted, started.StatusCode, "an empty list allows all")
+	require.Zero(t, s.reports.Load(), s.told.String())
+}
+
+// Answers are not sent to judges, nor to models that group answers, if they contain what the project forbids: neither
+// those that a task has already, nor those that a launch produces. The audit has an entry for each refusal, without the
+// text.
+func TestAnswersThatMustNotBeSentAreNotJudged(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		agenttest.Stream(w, "答复 "+call.Question)
+	})
+	judging := agenttest.New(t, chatting(func(string) string { return `{"overall": 80}` }))
+	model, _ := s.chatTarget(t, "judge", judging.URL)
+	judge := s.evaluator(t, "裁判", "judge",
+		object{"model_id": model, "prompt": "{{answer}}", "dimensions": []string{"overall"}})
+	s.forbid(t, "绝密", "答复 q1")
+	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "2", "evaluators": judge,
+		"file@q.csv": "question_id,question,standard_answer\na,q1,x\nb,q2,x\n"})
+	s.awaitDone(t, id)
+	var results object
+	s.get(t, api+"/"+id+"/results").into(t, &results)
+	for n, item := range results["items"].([]any) {
+		for _, run := range item.(object)["runs"].([]any) {
+			verdict := run.(object)["evaluations"].([]any)[0].(object)
+			if n == 1 {
+				require.Nil(t, verdict["error_code"])
+				require.EqualValues(t, 0.8, verdict["score"])
+				continue
+			}
+			require.Equal(t, "SENSITIVE_CONTENT", verdict["error_code"])
+			require.Nil(t, verdict["passed"])
+			require.Contains(t, verdict["error_message"], "答复 q1", "the pattern")
+		}
+	}
+	require.Len(t, judging.Calls(), 2)
+
+	for path, body := range map[string]object{"/evaluate": {"evaluators": []string{judge}},
+		"/meanings": {"model_id": model}} {
+		refused := s.send(t, http.MethodPost, api+"/"+id+path, body).mustBe(t, http.StatusUnprocessableEntity)
+		require.Equal(t, "SENSITIVE_CONTENT", refused["code"], path)
+		place := refused["details"].([]any)[0].(object)
+		require.Equal(t, []any{1.0, "answer"}, []any{place["row"], place["column"]}, path)
+	}
+	require.Len(t, judging.Calls(), 2)
+	var entries []struct {
+		Object string `db:"object_id"`
+		Status int    `db:"status"`
+		After  string `db:"after"`
+	}
+	require.NoError(t, s.tables.Select(&entries, `SELECT object_id, status, after FROM audit_entries WHERE action = $1`,
+		"task.withhold"))
+	require.Len(t, entries, 2)
+	for _, entry := range entries {
+		require.Equal(t, id, entry.Object)
+		require.Equal(t, http.StatusUnprocessableEntity, entry.Status)
+		require.JSONEq(t, `{"places": [{"row": 1, "column": "answer", "pattern": "答复 q1"}]}`, entry.After)
+	}
+	require.Contains(t, s.get(t, "/tasks/"+id+"/results").page(t).Text(), "不允许发送的内容")
+	s.forbid(t)
+	s.send(t, http.MethodPost, api+"/"+id+"/evaluate", object{"evaluators": []string{judge}}).mustBe(t, http.StatusAccepted)
+	s.awaitDone(t, id)
+	require.Len(t, judging.Calls(), 6)
 	require.Zero(t, s.reports.Load(), s.told.String())
 }
 

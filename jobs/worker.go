@@ -89,6 +89,8 @@ type WorkerConfig struct {
 	Admits func(ctx context.Context, launchID uuid.UUID) (bool, error)
 	// MaxActiveTasks is how many tasks run at once; zero means no limit.
 	MaxActiveTasks int
+	// SensitivePatterns are what must not be sent, for projects without a list of their own (people.ParsePattern).
+	SensitivePatterns []string
 	// KeepHistory is how long replaced runs and units of finished tasks are kept; zero means permanently.
 	KeepHistory time.Duration
 	// AssetURL returns an address on this site from which an agent can fetch a task's file until the given time; nil if

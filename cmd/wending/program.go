@@ -336,7 +336,7 @@ func (p *program) work(ctx context.Context) error {
 		},
 		Lanes: p.settings.Concurrency, Store: p.store, Queue: p.queue, Agents: p.agents, Models: p.models, Sealer: p.sealer,
 		Metrics:  p.metrics,
-		AssetURL: assetURL, MaxActiveTasks: p.settings.MaxActive,
+		AssetURL: assetURL, MaxActiveTasks: p.settings.MaxActive, SensitivePatterns: p.settings.sensitivePatterns(),
 		KeepHistory: time.Duration(p.settings.HistoryDays) * 24 * time.Hour, Report: reportError, Log: p.log,
 	})
 	group, ctx := errgroup.WithContext(ctx)

@@ -83,6 +83,8 @@ type Launch struct {
 	// Rules judge the answers as they arrive, Judges rate them in separate calls.
 	Rules  tasks.Rules
 	Judges tasks.Judges
+	// Screen decides which texts judges and models that group answers may see.
+	Screen tasks.Screen
 }
 
 // crew is the set of lanes that work on one launch in this process.

@@ -2,6 +2,7 @@ package crew
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"wending/db/engine"
@@ -16,6 +17,8 @@ type grouping struct {
 	plain
 	// grouper groups the answers; nil until they are read.
 	grouper *evaluate.Grouper
+	// refusal is the outcome of all calls if the answers must not be sent; nil if they may be.
+	refusal *protocol.Answer
 	replies []evaluate.Reply
 	// result sums up the calls; its keys are the keys of the answers.
 	result engine.Grouping
@@ -42,11 +45,15 @@ func (g *grouping) prepare(c *crew, unit *claimed) (may, isParked bool) {
 		g.result.Keys = append(g.result.Keys, answer.Key)
 	}
 	g.grouper = tasks.Grouper(unit.Item, texts, c.LaunchID)
+	g.refusal = c.Screen.Refuse(c.calls, slices.Values(append(texts, unit.Item.Question)))
 	return true, false
 }
 
 // call requests the groups; the second call has the answers in reverse order.
 func (g *grouping) call(ctx context.Context, c *crew, unit *claimed) protocol.Answer {
+	if g.refusal != nil {
+		return *g.refusal
+	}
 	request := tasks.AskGrouper(c.Task, c.Targets[unit.Target], g.grouper, c.LaunchID, unit.Unit, g.result.Calls > 0)
 	return c.send(ctx, c.Models, request)
 }

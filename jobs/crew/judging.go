@@ -3,6 +3,7 @@ package crew
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"time"
 
@@ -28,6 +29,8 @@ type judging struct {
 	judge evaluate.LLMJudge
 	// values are the values for the judge's template, including the answer; nil until they are read.
 	values map[string]string
+	// refusal is the outcome of all calls if the values must not be sent; nil if they may be.
+	refusal *protocol.Answer
 	// votes are the readable votes, asked is how many votes were requested.
 	votes []evaluate.Vote
 	asked int
@@ -51,11 +54,15 @@ func (j *judging) prepare(c *crew, unit *claimed) (may, isParked bool) {
 		return false, true
 	}
 	j.judge, j.values = c.Judges[unit.Evaluator], values
+	j.refusal = c.Screen.Refuse(c.calls, maps.Values(values))
 	return true, false
 }
 
 // call requests a vote.
 func (j *judging) call(ctx context.Context, c *crew, unit *claimed) protocol.Answer {
+	if j.refusal != nil {
+		return *j.refusal
+	}
 	request := tasks.AskJudge(c.Task, c.Task.Target(unit.Target), c.Targets[unit.Target], j.judge, j.values, c.LaunchID,
 		unit.ID, j.asked+1)
 	return c.send(ctx, c.Models, request)

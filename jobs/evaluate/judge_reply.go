@@ -21,9 +21,16 @@ import (
 // CodeJudgeUnreadable marks ratings that could not be read from the model's reply.
 const CodeJudgeUnreadable = "JUDGE_UNREADABLE"
 
+// CodeWithheld marks an answer that was not sent to a model, because it matches a pattern that its project forbids. The
+// pattern is the message of the call's outcome.
+const CodeWithheld = "SENSITIVE_CONTENT"
+
 // JudgeUnanswered returns why a judge's call gave no reply, in the form of reason.Because: the call's code, and the
 // message of the model's server if there is one.
 func JudgeUnanswered(code, message string) string {
+	if code == CodeWithheld {
+		return reason.Because("judge.withheld", message)
+	}
 	if _, words, hasWords := strings.Cut(message, ": "); hasWords &&
 		(strings.HasPrefix(code, "HTTP_") || code == protocol.CodeAgent) {
 		return reason.Because("judge.answered", code, words)

@@ -107,6 +107,7 @@ var Sentences = map[string][]string{
 
 	"judge.call":     {"Code"},
 	"judge.answered": {"Code", "Text"},
+	"judge.withheld": {"Pattern"},
 
 	"file.address":    {},
 	"file.redirects":  {"Want"},
@@ -124,7 +125,9 @@ var Sentences = map[string][]string{
 
 // IsOfCall reports whether a reason explains that a judge's call returned no reply: its sentence is shown without an
 // introduction.
-func (r Reason) IsOfCall() bool { return r.Key == "judge.call" || r.Key == "judge.answered" }
+func (r Reason) IsOfCall() bool {
+	return r.Key == "judge.call" || r.Key == "judge.answered" || r.Key == "judge.withheld"
+}
 
 // Because returns a reason in its stored form: a JSON list of the key and the values, cut to the shown length.
 func Because(key string, values ...string) string {

@@ -85,6 +85,9 @@ func (s *Service) Group(ctx context.Context, by db.Actor, task db.Task, model Ne
 	if err := s.addGrouper(&task, &model); err != nil {
 		return task, err
 	}
+	if err := s.checkAnswers(ctx, task); err != nil {
+		return task, err
+	}
 	grouper := task.Grouper()
 	return s.begin(ctx, by, task, func(launch db.NewLaunch) (uuid.UUID, error) {
 		return s.Store.GroupTask(ctx, task.Scope(), task.ID, *grouper, launch)

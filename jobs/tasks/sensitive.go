@@ -4,22 +4,29 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 
 	"github.com/google/uuid"
 
 	"wending/db"
 	"wending/db/engine"
 	"wending/db/people"
+	"wending/jobs/agent/protocol"
 	"wending/jobs/dataset"
+	"wending/jobs/evaluate"
 )
 
-// SensitiveMatch is a place in a task's questions or prompts with content that must not be sent.
+// SensitiveMatch is a place in a task's questions, answers or prompts with content that must not be sent.
 type SensitiveMatch struct {
 	// Row is the number of the question, from 1, or of its row if InFile is true; 0 means a prompt.
-	Row int
-	// Column is the column of the question, or the prompt.
-	Column, Pattern string
+	Row int `json:"row"`
+	// Column is the column of the question, columnOfAnswers, or the prompt.
+	Column  string `json:"column"`
+	Pattern string `json:"pattern"`
 }
+
+// columnOfAnswers stands for the answers to a question, which a launch sends to models that judge or group them.
+const columnOfAnswers = "answer"
 
 // SensitiveError means that a launch would send content that its project forbids. Matches are the first places.
 type SensitiveError struct {
@@ -100,10 +107,13 @@ func (s *Service) checkLeaving(ctx context.Context, projectID uuid.UUID, add fun
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if len(l.matches) > 0 {
-		return &SensitiveError{l.matches, l.inFile}
+	if len(l.matches) == 0 {
+		return nil
 	}
-	return nil
+	if s.Withheld != nil {
+		s.Withheld(ctx, l.matches)
+	}
+	return &SensitiveError{l.matches, l.inFile}
 }
 
 // checkNew is checkLeaving for a new task and its launch, if it has one.
@@ -141,6 +151,51 @@ func (s *Service) checkStored(ctx context.Context, task db.Task) error {
 		}
 		return nil
 	})
+}
+
+// checkAnswers is checkLeaving for the answers of a task that a launch sends to a model.
+func (s *Service) checkAnswers(ctx context.Context, task db.Task) error {
+	return s.checkLeaving(ctx, task.ProjectID, func(l *leaving) error {
+		items, err := engine.NewAdditions(s.Store).Items(ctx, task.ID)
+		if err != nil {
+			return err
+		}
+		evaluations := engine.NewEvaluations(s.Store)
+		for place, item := range items {
+			if l.isOver() {
+				return nil
+			}
+			answers, err := evaluations.Answers(ctx, item.ID, evaluate.MaxText)
+			if err != nil {
+				return err
+			}
+			for _, answer := range answers {
+				l.add(place+1, columnOfAnswers, answer.Text)
+			}
+		}
+		return nil
+	})
+}
+
+// Screen keeps what a project does not allow to be sent from the models that judge and group answers while a launch
+// runs: when it began, its answers were not known.
+type Screen struct{ finder people.Finder }
+
+// NewScreen returns the screen of a project. usual are the patterns of projects without a list of their own.
+func NewScreen(ctx context.Context, store *db.Store, projectID uuid.UUID, usual []string) (Screen, error) {
+	finder, err := people.New(store).Finder(ctx, projectID, usual)
+	return Screen{finder}, err
+}
+
+// Refuse returns the outcome of a call that would send one of some texts although the project does not allow it; nil if
+// the texts may be sent.
+func (s Screen) Refuse(ctx context.Context, texts iter.Seq[string]) *protocol.Answer {
+	for text := range texts {
+		if found := s.finder.Find(ctx, text); len(found) > 0 {
+			return &protocol.Answer{Status: protocol.Failed, ErrorCode: evaluate.CodeWithheld, ErrorMessage: found[0]}
+		}
+	}
+	return nil
 }
 
 // checkRows is checkLeaving for rows that are added to a task; matches have the row numbers of the file.

@@ -55,7 +55,9 @@ type Service struct {
 	MonthCost string
 	// SensitivePatterns match what no launch may send. They apply to projects without their own (people.ParsePattern).
 	SensitivePatterns []string
-	Log               *slog.Logger
+	// Withheld is called when something is refused because of these patterns; nil means that nobody wants to know.
+	Withheld func(context.Context, []SensitiveMatch)
+	Log      *slog.Logger
 }
 
 // BudgetError means that a ceiling leaves no room for another launch.
@@ -574,6 +576,11 @@ func (s *Service) evaluate(ctx context.Context, by db.Actor, task db.Task, evalu
 		return slices.ContainsFunc(evaluators, func(one db.Evaluator) bool { return one.Number == own.Number })
 	})
 	task.Evaluators = append(task.Evaluators, evaluators...) // so that what they send is checked
+	if slices.ContainsFunc(evaluators, db.Evaluator.IsJudge) {
+		if err := s.checkAnswers(ctx, task); err != nil {
+			return task, err
+		}
+	}
 	return s.begin(ctx, by, task, func(launch db.NewLaunch) (uuid.UUID, error) {
 		return s.Store.EvaluateTask(ctx, task.Scope(), task.ID, evaluators, judges, launch)
 	}, "evaluation requested", "evaluators", len(evaluators))
