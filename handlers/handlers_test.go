@@ -216,6 +216,7 @@ func (s *site) startWorker(t testing.TB, config jobs.WorkerConfig) (leave func()
 	if config.Metrics == nil {
 		config.Metrics = jobs.NewMetrics(prometheus.NewRegistry(), s.worker.Queue)
 	}
+	config.DrainTime = 30 * time.Second
 	worker := jobs.NewWorker(config)
 	ctx, cancel := context.WithCancel(context.Background())
 	left := make(chan struct{})

@@ -231,3 +231,21 @@ func isLocalName(host string) bool {
 	ip := net.ParseIP(strings.Trim(host, "[]"))
 	return ip != nil || host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
+
+// refuseRetired refuses requests once the process is retired, because their statements may not fit the tables of a
+// newer version. Probes and metrics tell operators about the process, and files are compiled in.
+func (s *Server) refuseRetired(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		select {
+		case <-s.Retired:
+		default:
+			return next(c)
+		}
+		switch path := c.Path(); {
+		case strings.HasPrefix(path, static.Prefix),
+			slices.Contains([]string{paths.Live, paths.Ready, paths.Health, paths.Metrics}, path):
+			return next(c)
+		}
+		return request.ErrRetired
+	}
+}

@@ -66,6 +66,8 @@ type Config struct {
 	Sealer      *secret.Sealer
 	// Files stores datasets and uploads.
 	Files *blob.Disk
+	// Space measures the disk on which data is stored; nil means that it is not watched.
+	Space func() (blob.Space, error)
 	// SensitivePatterns are what no launch may send (people.ParsePattern), in projects without their own list.
 	SensitivePatterns []string
 	// Assets are the files that agents produce, each of at most AssetBytes.
@@ -96,7 +98,10 @@ type Config struct {
 	// is empty, they are not announced, and live pages are a little slower.
 	DatabaseURL string
 	// Closing is closed when the server shuts down and streams must end; nil means never.
-	Closing  <-chan struct{}
+	Closing <-chan struct{}
+	// Retired is closed when a newer version of the program has migrated the database: only probes and metrics are
+	// answered from then on. nil means never.
+	Retired  <-chan struct{}
 	Registry *prometheus.Registry
 	// Report reports an internal error, with tags for its context, to the operators; nil means errors are only logged.
 	Report  func(err error, tags map[string]string)
@@ -184,7 +189,8 @@ func New(config Config) (*Server, error) {
 		gates: request.NewGates(config.Registry), routes: map[string]bool{}}
 	s.tasks = &tasks.Service{Store: s.Store, Queue: s.Queue, Files: s.Files, Assets: s.Assets, Sealer: s.Sealer,
 		RateCeiling: s.RateCeiling, MaxActiveTasks: s.MaxActiveTasks, DefaultRate: s.Defaults.RateLimit,
-		MonthCost: s.MonthCost, SensitivePatterns: s.SensitivePatterns, Withheld: request.Withheld, Log: s.Log}
+		MonthCost: s.MonthCost, SensitivePatterns: s.SensitivePatterns, Withheld: request.Withheld, Space: s.Space,
+		Log: s.Log}
 	s.library = &library.Service{
 		Entries: entries.New(s.Store), Files: s.Files, Sealer: s.Sealer, Tasks: s.tasks, Agents: s.Agents, Models: s.Models,
 		Sender: s.Sender, Outbox: s.Store.Outbox(), DefaultRate: s.Defaults.RateLimit, ScheduleMinutes: s.ScheduleMinutes,
@@ -213,7 +219,7 @@ func New(config Config) (*Server, error) {
 	if config.Registry != nil {
 		e.Use(measureRequests(config.Registry))
 	}
-	e.Use(s.guard.Check, nameMethods)
+	e.Use(s.refuseRetired, s.guard.Check, nameMethods)
 	s.mount(e)
 	for _, route := range e.Routes() {
 		s.routes[route.Method+" "+route.Path] = true
@@ -269,8 +275,8 @@ func (s *Server) mount(e *echo.Echo) {
 		Archiver: &archive.Archiver{Store: s.Store, Tasks: s.tasks, Files: s.Assets, MaxFile: s.AssetBytes, Log: s.Log,
 			Version: s.Version}}
 	transfer.RegisterPages(compressed, transfers)
-	web.RegisterStorage(compressed, web.StorageConfig{Store: s.Store, Files: s.Files, HistoryDays: s.HistoryDays,
-		UploadDays: s.UploadDays, Version: s.Version})
+	web.RegisterStorage(compressed, web.StorageConfig{Store: s.Store, Files: s.Files, Space: s.Space,
+		HistoryDays: s.HistoryDays, UploadDays: s.UploadDays, Version: s.Version})
 	s.signIns = access.SignInConfig{
 		People: people.New(s.Store), Cases: identity.New(s.Store), Guard: s.guard, Sealer: s.Sealer, OpenID: s.Access.OpenID,
 		Passkeys: s.Access.Passkeys, Version: s.Version, Log: s.Log,

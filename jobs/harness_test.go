@@ -72,7 +72,8 @@ func (b *bench) startWorker(t testing.TB, lanes int) (stop func()) {
 	guard, err := guard.New(guard.Config{AllowLoopback: true})
 	require.NoError(t, err)
 	queue := b.newQueue(t)
-	worker := jobs.NewWorker(jobs.WorkerConfig{Lanes: lanes, MaxActiveTasks: b.maxActive, Store: b.store, Queue: queue,
+	worker := jobs.NewWorker(jobs.WorkerConfig{DrainTime: 30 * time.Second, Lanes: lanes,
+		MaxActiveTasks: b.maxActive, Store: b.store, Queue: queue,
 		Agents: agent.NewClient(guard, ""), Models: agent.NewClient(guard, ""),
 		Sealer: b.sealer, Metrics: jobs.NewMetrics(prometheus.NewRegistry(), queue),
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil))})

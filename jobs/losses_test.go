@@ -37,7 +37,8 @@ func TestAPanicInAJobIsContainedAndReported(t *testing.T) {
 	require.NoError(t, err)
 	queue := b.newQueue(t)
 	reports := make(chan error, 100)
-	worker := jobs.NewWorker(jobs.WorkerConfig{Lanes: 2, Store: b.store, Queue: queue, Agents: agent.NewClient(guard, ""),
+	worker := jobs.NewWorker(jobs.WorkerConfig{DrainTime: 30 * time.Second, Lanes: 2,
+		Store: b.store, Queue: queue, Agents: agent.NewClient(guard, ""),
 		Sealer:  nil,
 		Metrics: jobs.NewMetrics(prometheus.NewRegistry(), queue), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Report: func(err error, _ map[string]string) {

@@ -96,13 +96,12 @@ type WorkerConfig struct {
 	// AssetURL returns an address on this site from which an agent can fetch a task's file until the given time; nil if
 	// the site's own address is unknown.
 	AssetURL func(taskID, assetID uuid.UUID, until time.Time) string
+	// DrainTime is how long a worker that is shutting down lets calls in flight finish.
+	DrainTime time.Duration
 	// Report reports an internal error, with tags for its context, to the operators; nil means errors are only logged.
 	Report func(err error, tags map[string]string)
 	Log    *slog.Logger
 }
-
-// drainTime is how long a worker that is shutting down lets calls in flight finish.
-const drainTime = 30 * time.Second
 
 // NewWorker returns a worker with a new identity.
 func NewWorker(config WorkerConfig) *Worker {
@@ -125,8 +124,8 @@ func NewWorker(config WorkerConfig) *Worker {
 	return w
 }
 
-// Run works until ctx ends, then shuts down in order: it claims no more units, lets calls in flight finish for up
-// to 30 s, and returns the remaining units to the queue.
+// Run works until ctx ends, then shuts down in order: it claims no more units, lets calls in flight finish for up to
+// DrainTime, and returns the remaining units to the queue.
 func (w *Worker) Run(ctx context.Context) error { //nolint:contextcheck // the work that it ends outlives ctx
 	defer w.cutCalls()
 	if err := w.beat(ctx); err != nil && ctx.Err() == nil {
@@ -160,7 +159,7 @@ func (w *Worker) Run(ctx context.Context) error { //nolint:contextcheck // the w
 	w.ownMu.Lock()
 	close(w.leaving)
 	w.ownMu.Unlock()
-	cut := time.AfterFunc(drainTime, w.cutCalls)
+	cut := time.AfterFunc(w.DrainTime, w.cutCalls)
 	defer cut.Stop()
 	var servers sync.WaitGroup
 	servers.Go(evaluation.Shutdown)
@@ -194,7 +193,7 @@ func (w *Worker) server(queue string, concurrency int) *asynq.Server {
 		Concurrency:       concurrency,
 		Queues:            map[string]int{queue: 1},
 		TaskCheckInterval: 25 * time.Millisecond,
-		ShutdownTimeout:   drainTime + 5*time.Second,
+		ShutdownTimeout:   w.DrainTime + 5*time.Second,
 		Logger:            asynqLogger{w.Log.With("queue", queue)},
 		LogLevel:          asynq.WarnLevel,
 		ErrorHandler: asynq.ErrorHandlerFunc(func(ctx context.Context, job *asynq.Task, err error) {

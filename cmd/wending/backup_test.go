@@ -147,7 +147,7 @@ func TestABackupIsRestored(t *testing.T) {
 	}
 }
 
-// A restore never overwrites existing data, not even a single account or entry of the library.
+// A restore never overwrites existing data, not even a single account, task, entry of the library or of the audit.
 func TestNothingIsRestoredOverWhatIsThere(t *testing.T) {
 	t.Parallel()
 	source, file := dbtest.Folder(t), filepath.Join(t.TempDir(), "backup.tar.gz")
@@ -158,8 +158,13 @@ func TestNothingIsRestoredOverWhatIsThere(t *testing.T) {
 	fresh := dbtest.Start(t)
 	_, admin := dbtest.OpenAt(t, fresh)
 	for table, use := range map[string]string{
-		"users":         `INSERT INTO users (id, name, password_hash) VALUES ('6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21', '李雷', 'x')`,
-		"prompts":       `INSERT INTO prompts (id, name) VALUES ('6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21', 'p')`,
+		"users":   `INSERT INTO users (id, name, password_hash) VALUES ('6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21', '李雷', 'x')`,
+		"prompts": `INSERT INTO prompts (id, name) VALUES ('6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21', 'p')`,
+		"evaluation_tasks": `INSERT INTO evaluation_tasks (id, task_name, runs_per_item, timeout_seconds, max_retries, use_stream,
+			concurrency, dataset_name, dataset_extension, total_items)
+			VALUES ('6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21', 't', 1, 1, 0, true, 1, 'd', 'csv', 0)`,
+		"audit_entries": `INSERT INTO audit_entries
+			VALUES (1, now(), '李雷', '', '', '', 'page', 'task.delete', '', '', '', '', '', 200, '', '', '', '\x00')`,
 		"projects":      `INSERT INTO projects (id, name) VALUES ('6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21', 'p')`,
 		"task_deletion": `CREATE TABLE task_deletion AS SELECT 1 AS n`,
 	} {

@@ -77,14 +77,21 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	}
 	chosen.BindTo(ctx, (*context.Context)(nil))
 	chosen.BindTo(stdout, (*io.Writer)(nil))
-	if err := chosen.Run(&cli.Settings, newLogger(stderr, cli.Settings), errorWriter{stderr}); err != nil {
+	log := newLogger(stderr, cli.Settings)
+	err = chosen.Run(&cli.Settings, log, errorWriter{stderr})
+	exit := (*exitError)(nil)
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
 		_, _ = fmt.Fprintln(stderr, "wending:", err)
-		if exit := (*exitError)(nil); errors.As(err, &exit) {
-			return exit.code
-		}
-		return 1
+		return exit.code
+	case errors.Is(err, errStopped):
+		log.InfoContext(ctx, errStopped.Error())
+		return 0
 	}
-	return 0
+	_, _ = fmt.Fprintln(stderr, "wending:", err)
+	return 1
 }
 
 // errorWriter is where errors and progress are printed.

@@ -26,6 +26,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pressly/goose/v3/lock"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
@@ -246,6 +247,7 @@ func TestAKilledProgramGoesOnWhereItWas(t *testing.T) {
 	require.LessOrEqual(t, len(fake.Calls()), 100+4, "only the calls in flight were made again")
 }
 
+// Calls in flight may finish after SIGTERM, but for no longer than the timeout allows.
 func TestSIGTERMDrainsAndExitsWithZero(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -264,10 +266,46 @@ func TestSIGTERMDrainsAndExitsWithZero(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(dir, "postgres", "postmaster.pid"), "the database ended in order")
 }
 
+// A process that waits for another's migration ends at once and without an error when it is stopped, like one that is
+// waiting for calls.
+func TestSIGTERMEndsAProcessThatWaitsForAMigration(t *testing.T) {
+	t.Parallel()
+	database := dbtest.Start(t)
+	_, tables := dbtest.OpenAt(t, database)
+	tables.MustExec(`DELETE FROM goose_db_version WHERE version_id = (SELECT max(version_id) FROM goose_db_version)`)
+	held, err := tables.Connx(t.Context())
+	require.NoError(t, err)
+	defer held.Close()
+	_, err = held.ExecContext(t.Context(), `SELECT pg_advisory_lock($1)`, lock.DefaultLockID)
+	require.NoError(t, err)
+	worker := exec.Command(os.Args[0], "worker", "--data-dir", t.TempDir(), "--database-url", database, "--redis-url",
+		dbtest.Redis(t), "--secret-key", dbtest.SecretKey)
+	worker.Env, worker.Dir = append(os.Environ(), "WENDING_TEST_PROGRAM=1"), t.TempDir()
+	log := &bytes.Buffer{}
+	worker.Stderr = log
+	require.NoError(t, worker.Start())
+	dbtest.Await(t, time.Minute, "the process asks for the lock", func() bool {
+		var asks int
+		return tables.Get(&asks, `SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_try_advisory_lock%' AND
+			pid <> pg_backend_pid()`) == nil && asks > 0
+	})
+	require.NoError(t, worker.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, worker.Wait(), "%s", log)
+	require.Contains(t, log.String(), "stopped before it had started")
+}
+
+// If the embedded database dies, the program exits at once and does not wait for calls, whose results it could not
+// store. It names the cause.
 func TestTheProgramEndsWithAnErrorWhenItsDatabaseDies(t *testing.T) {
 	t.Parallel()
 	dir := dbtest.Folder(t)
-	p := start(t, "up", "--data-dir", dir, "--listen-addr", "127.0.0.1:0")
+	hanging := make(chan struct{})
+	fake := agenttest.New(t, func(http.ResponseWriter, agenttest.Call) { <-hanging })
+	t.Cleanup(func() { close(hanging) })
+	p := start(t, "up", "--data-dir", dir, "--listen-addr", "127.0.0.1:0", "--shutdown-timeout-seconds", "3600")
+	createTask(t, p.url, map[string]string{"task_name": "hangs", "agent_api_url": fake.URL, "timeout_seconds": "600"},
+		twenty)
+	dbtest.Await(t, time.Minute, "a call", func() bool { return len(fake.Calls()) == 1 })
 	head, err := os.ReadFile(filepath.Join(dir, "postgres", "postmaster.pid"))
 	require.NoError(t, err)
 	pid, _, _ := strings.Cut(string(head), "\n")
@@ -275,7 +313,7 @@ func TestTheProgramEndsWithAnErrorWhenItsDatabaseDies(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, syscall.Kill(number, syscall.SIGKILL))
 	require.Error(t, <-p.exited)
-	require.Contains(t, p.log.String(), "the embedded PostgreSQL exited")
+	require.Contains(t, p.log.String(), "the embedded PostgreSQL exited: it was killed (SIGKILL)")
 	start(t, "up", "--data-dir", dir, "--listen-addr", "127.0.0.1:0")
 }
 
@@ -536,6 +574,46 @@ func TestAWorkerLeavesANewerSchemaAlone(t *testing.T) {
 	log.Reset()
 	require.Equal(t, 1, run(t.Context(), shared, none, io.Discard, log))
 	require.Contains(t, log.String(), "restore a backup made before the upgrade")
+}
+
+// When a newer version migrates the database, a web process remains live, but answers requests no more, and says why
+// once.
+func TestAWebProcessRetiresWithANewerSchema(t *testing.T) {
+	t.Parallel()
+	database := dbtest.Start(t)
+	p := start(t, "serve", "--listen-addr", "127.0.0.1:0", "--data-dir", dbtest.Folder(t), "--database-url", database,
+		"--redis-url", dbtest.Redis(t), "--secret-key", dbtest.SecretKey)
+	get := func(path string) (status int, body string) {
+		answer, err := http.Get(p.url + path)
+		require.NoError(t, err)
+		defer answer.Body.Close()
+		content, err := io.ReadAll(answer.Body)
+		require.NoError(t, err)
+		return answer.StatusCode, string(content)
+	}
+	status, _ := get("/tasks")
+	require.Equal(t, http.StatusOK, status)
+	_, tables := dbtest.OpenAt(t, database)
+	tables.MustExec(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, true)`)
+	dbtest.Await(t, time.Minute, "the pages' end", func() bool {
+		status, _ := get("/tasks")
+		return status == http.StatusServiceUnavailable
+	})
+	_, page := get("/tasks")
+	require.Contains(t, page, "系统已升级")
+	status, answer := get("/api/v1/evaluation-tasks")
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.Contains(t, answer, "SERVICE_UNAVAILABLE")
+	status, answer = get("/readyz")
+	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.Contains(t, answer, "schema 99999")
+	for _, path := range []string{"/livez", "/metrics"} {
+		status, _ = get(path)
+		require.Equal(t, http.StatusOK, status, path)
+	}
+	log := p.stopped(t)
+	require.Equal(t, 1, strings.Count(log, "schema 99999"), log)
+	require.NotContains(t, log, "request failed")
 }
 
 // The health check uses HTTPS if the site does, and accepts only the site's own certificate.

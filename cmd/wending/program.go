@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -48,7 +49,9 @@ type program struct {
 	defaults tasks.Settings
 	// listener is where the pages are served; nil means that this process serves no pages.
 	listener net.Listener
-	store    *db.Store
+	// retired is closed when a newer version has migrated the database; nil means that the process ends instead.
+	retired chan struct{}
+	store   *db.Store
 	// directURL is the address of the database itself, bypassing any pooler.
 	directURL string
 	queue     *jobs.Queue
@@ -77,6 +80,8 @@ type program struct {
 
 // endpoints are the servers and sockets that a process uses.
 type endpoints struct {
+	// command is what the process runs: up, serve or worker.
+	command               string
 	databaseURL, redisURL string
 	// listener is where the pages will be served; nil means that this process serves no pages. It is closed
 	// with the program.
@@ -129,6 +134,7 @@ func (s *Settings) connect(ctx context.Context, log *slog.Logger, e endpoints) (
 		if err != nil {
 			p.close()
 		}
+		err = unlessStopped(ctx, err)
 	}()
 	log.InfoContext(ctx, "starting wending", "version", buildVersion(), "memory_limit_mib", limitMemory()>>20)
 	if p.defaults, err = s.defaults(); err != nil {
@@ -164,26 +170,66 @@ func (s *Settings) connect(ctx context.Context, log *slog.Logger, e endpoints) (
 	if p.store, err = db.Open(ctx, e.databaseURL, s.MaxConns); err != nil {
 		return nil, err
 	}
-	if p.sealer, err = tasks.NewSealer(ctx, p.store, keys); err != nil {
+	if p.sealer, err = newSealer(ctx, p.store, keys, e.command); err != nil {
 		return nil, err
 	}
-	if e.listener != nil { // only processes with pages write the audit
-		unsealed := (*people.AuditSealError)(nil)
-		if err := people.NewAuditLog(p.store, p.sealer).Seal(ctx); errors.As(err, &unsealed) {
-			log.ErrorContext(ctx, "the audit log's seal is broken, see 'wending audit verify'", "error", err)
-		} else if err != nil {
-			return nil, err
-		}
-	}
-	if sealed, err := tasks.SealPlain(ctx, p.store, p.sealer); err != nil {
+	if err := p.sealStored(ctx); err != nil {
 		return nil, err
-	} else if sealed > 0 {
-		log.InfoContext(ctx, "payloads and queries stored in plain text sealed", "tasks", sealed)
 	}
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		newBuildInfo())
 	p.metrics = jobs.NewMetrics(p.registry, p.queue)
+	if e.listener != nil {
+		s.registerDisk(p.registry)
+	}
 	return p, nil
+}
+
+// sealStored seals the audit log and what early versions stored in plain text.
+func (p *program) sealStored(ctx context.Context) error {
+	if p.listener != nil { // only processes with pages write the audit
+		unsealed := (*people.AuditSealError)(nil)
+		if err := people.NewAuditLog(p.store, p.sealer).Seal(ctx); errors.As(err, &unsealed) {
+			p.log.ErrorContext(ctx, "the audit log's seal is broken, see 'wending audit verify'", "error", err)
+		} else if err != nil {
+			return err
+		}
+	}
+	if sealed, err := tasks.SealPlain(ctx, p.store, p.sealer); err != nil {
+		return err
+	} else if sealed > 0 {
+		p.log.InfoContext(ctx, "payloads and queries stored in plain text sealed", "tasks", sealed)
+	}
+	return nil
+}
+
+// errStopped means that a process was stopped before it had started, which is not a failure.
+var errStopped = errors.New("stopped before it had started")
+
+// unlessStopped returns errStopped instead of an error of starting if the process is being stopped, which interrupts
+// what it waits for, such as the migration of another process.
+func unlessStopped(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return errStopped
+	}
+	return err
+}
+
+// newSealer returns the sealer with the process's keys. If these are not the database's, it returns an error with the
+// remedy, after leaving a note for the page of workers.
+func newSealer(ctx context.Context, store *db.Store, keys secret.Keys, command string) (*secret.Sealer, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	sealer, err := tasks.NewSealer(ctx, store, keys)
+	switch {
+	case errors.Is(err, tasks.ErrForeignKey):
+		return nil, errors.Join(err, engine.NewPresence(store).Refused(ctx, host, command))
+	case err != nil:
+		return nil, err
+	}
+	return sealer, engine.NewPresence(store).Accepted(ctx, host, command)
 }
 
 // limitMemory makes the garbage collector work harder as the process approaches the memory limit of the machine or
@@ -280,6 +326,9 @@ func (p *program) scheduler(files *blob.Disk) *library.Scheduler {
 		Store: p.store, Queue: p.queue, Sealer: p.sealer, RateCeiling: p.settings.RateCeiling,
 		DefaultRate: p.defaults.RateLimit, SensitivePatterns: p.settings.sensitivePatterns(), Log: p.log,
 	}
+	if p.listener != nil { // a separate worker stores nothing on its disk
+		service.Space = p.settings.space
+	}
 	return &library.Scheduler{
 		Store: p.store, Tasks: service, CheckURL: p.guard.CheckRequest, Log: p.log,
 		Library: &library.Service{Entries: entries.New(p.store), Files: files, Sealer: p.sealer, Tasks: service,
@@ -337,7 +386,8 @@ func (p *program) work(ctx context.Context) error {
 		Lanes: p.settings.Concurrency, Store: p.store, Queue: p.queue, Agents: p.agents, Models: p.models, Sealer: p.sealer,
 		Metrics:  p.metrics,
 		AssetURL: assetURL, MaxActiveTasks: p.settings.MaxActive, SensitivePatterns: p.settings.sensitivePatterns(),
-		KeepHistory: time.Duration(p.settings.HistoryDays) * 24 * time.Hour, Report: reportError, Log: p.log,
+		KeepHistory: time.Duration(p.settings.HistoryDays) * 24 * time.Hour, DrainTime: p.settings.drainTime(),
+		Report: reportError, Log: p.log,
 	})
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.watchSchema(ctx) })
@@ -360,6 +410,15 @@ func (p *program) watchSchema(ctx context.Context) error {
 		if newer := (*pg.NewerSchemaError)(nil); errors.As(p.store.Ready(ctx), &newer) {
 			return newer
 		}
+	}
+}
+
+// retire waits until a newer version of the program has migrated the database, then lets the pages say so: the
+// process changes nothing from then on and answers only probes with success, until it is stopped.
+func (p *program) retire(ctx context.Context) {
+	if err := p.watchSchema(ctx); err != nil {
+		p.log.ErrorContext(ctx, "no more requests are answered, stop this process", "error", err)
+		close(p.retired)
 	}
 }
 
@@ -407,30 +466,42 @@ func (p *program) serve(ctx context.Context, stdout io.Writer) error {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
+	changing, stopChanging := context.WithCancel(ctx)
+	defer stopChanging()
 	server, err := handlers.New(handlers.Config{
 		Store: p.store, Queue: p.queue, Agents: p.agents, Models: p.models, Guard: p.guard, ModelGuard: p.modelGuard,
 		Sender: p.sender, NotifyGuard: p.notifyGuard, Sealer: p.sealer, Files: files, Assets: p.assets,
-		AssetBytes: p.settings.AssetBytes, SensitivePatterns: p.settings.sensitivePatterns(),
+		Space: p.settings.space, AssetBytes: p.settings.AssetBytes, SensitivePatterns: p.settings.sensitivePatterns(),
 		Defaults: p.defaults, DefaultLang: p.settings.DefaultLang, RateCeiling: p.settings.RateCeiling,
 		MaxActiveTasks: p.settings.MaxActive, ScheduleMinutes: p.settings.ScheduleMin, MonthCost: p.settings.MonthCost,
 		HistoryDays: p.settings.HistoryDays, UploadDays: p.settings.UploadDays, DemoURL: p.demoURL,
 		DemoModelsURL: p.demoModelsURL, DemoTicket: p.demoTicket, Hosts: p.settings.names(), Access: access,
 		HasTools:    p.settings.MCP == "on",
-		DatabaseURL: p.directURL, Closing: ctx.Done(), Registry: p.registry, Report: reportError, Version: buildVersion(),
+		DatabaseURL: p.directURL, Closing: changing.Done(), Retired: p.retired, Registry: p.registry,
+		Report: reportError, Version: buildVersion(),
 		Log: p.log,
 	})
 	if err != nil {
 		return err
 	}
-	group.Go(func() error { return server.Run(ctx) })
-	group.Go(func() error { p.collect(ctx, true); return nil })
-	group.Go(func() error { p.tidyFiles(ctx); return nil })
-	group.Go(func() error { p.fireLate(ctx, files); return nil })
+	group.Go(func() error { return server.Run(changing) })
+	group.Go(func() error { p.collect(changing, true); return nil })
+	group.Go(func() error { p.tidyFiles(changing); return nil })
+	group.Go(func() error { p.fireLate(changing, files); return nil })
+	group.Go(func() error { p.watchDisk(changing); return nil })
+	group.Go(func() error {
+		select {
+		case <-p.retired:
+			stopChanging()
+		case <-ctx.Done():
+		}
+		return nil
+	})
 	_, _ = fmt.Fprintf(stdout, "wending: %s\n", p.address())
 	if err := p.offerSetup(ctx, stdout); err != nil {
 		return err
 	}
-	group.Go(func() error { return serveUntil(ctx, p.listener, server) })
+	group.Go(func() error { return serveUntil(ctx, p.listener, server, p.settings.drainTime()) })
 	return group.Wait()
 }
 
@@ -442,15 +513,15 @@ func (p *program) address() string {
 	return "http://" + p.listener.Addr().String()
 }
 
-// serveUntil serves on a listener until ctx ends.
-func serveUntil(ctx context.Context, listener net.Listener, handler http.Handler) error {
+// serveUntil serves on a listener until ctx ends, then lets requests in flight finish for up to drainTime.
+func serveUntil(ctx context.Context, listener net.Listener, handler http.Handler, drainTime time.Duration) error {
 	server := &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 2 * time.Minute, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 256 << 10, BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
-		draining, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		draining, cancel := context.WithTimeout(context.Background(), drainTime)
 		defer cancel()
 		err := server.Shutdown(draining)
 		if errors.Is(err, context.DeadlineExceeded) {

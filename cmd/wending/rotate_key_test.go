@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -106,7 +107,8 @@ func TestTheKeyInTheDataFolderIsRotated(t *testing.T) {
 	requireSecretsArrive(t, p.url, id, fake)
 }
 
-// A process whose key is not the database's exits with an error that names SECRET_KEY, and changes nothing.
+// A process whose key is not the database's exits with an error that names SECRET_KEY, and changes nothing, even before
+// the database has any secret. The page of workers shows it until it starts with the right key.
 func TestAProcessWithAnotherSecretKeyDoesNotStart(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
@@ -116,16 +118,33 @@ func TestAProcessWithAnotherSecretKeyDoesNotStart(t *testing.T) {
 	}
 	web := start(t, slices.Concat([]string{"serve", "--listen-addr", "127.0.0.1:0", "--data-dir", dbtest.Folder(t),
 		"--secret-key", dbtest.SecretKey}, shared)...)
-	id := createTask(t, web.url, secretive(fake.URL), twenty)
-	for _, args := range [][]string{
+	refused := func() (shown int) {
+		page, err := http.Get(web.url + "/workers")
+		require.NoError(t, err)
+		defer page.Body.Close()
+		content, err := io.ReadAll(page.Body)
+		require.NoError(t, err)
+		return strings.Count(string(content), "拒绝启动")
+	}
+	require.Zero(t, refused())
+	others := [][]string{
 		{"worker", "--data-dir", t.TempDir()}, // it generates a key of its own
 		{"worker", "--data-dir", t.TempDir(), "--secret-key", "another one"},
 		{"serve", "--listen-addr", "127.0.0.1:0", "--data-dir", t.TempDir(), "--secret-key", "another one"},
-	} {
+		{"up", "--listen-addr", "127.0.0.1:0", "--data-dir", t.TempDir(), "--secret-key", "another one"},
+	}
+	requireRefused := func(args []string) {
+		t.Helper()
 		code, said := command(t, slices.Concat(args, shared)...)
 		require.Equal(t, 1, code, args)
 		require.Contains(t, said, "SECRET_KEY is not the key of this database", args)
 	}
+	requireRefused(others[0]) // while there are no secrets
+	id := createTask(t, web.url, secretive(fake.URL), twenty)
+	for _, args := range others {
+		requireRefused(args)
+	}
+	require.Equal(t, 3, refused(), "one for each command")
 	worker := exec.Command(os.Args[0],
 		slices.Concat([]string{"worker", "--data-dir", t.TempDir(), "--secret-key", dbtest.SecretKey}, shared)...)
 	worker.Env = append(os.Environ(), "WENDING_TEST_PROGRAM=1")
@@ -135,6 +154,7 @@ func TestAProcessWithAnotherSecretKeyDoesNotStart(t *testing.T) {
 		require.NoError(t, worker.Wait())
 	})
 	requireSecretsArrive(t, web.url, id, fake)
+	require.Equal(t, 2, refused(), "the worker has started")
 }
 
 // If the key comes from SECRET_KEY, it is rotated while processes run: they are restarted with both the new and the

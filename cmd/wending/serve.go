@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"log/slog"
+
+	"golang.org/x/sync/errgroup"
 )
 
 type serveCommand struct{}
@@ -17,10 +19,15 @@ func (serveCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, stdo
 	if err != nil {
 		return err
 	}
-	p, err := s.connect(ctx, log, endpoints{databaseURL: s.DatabaseURL, redisURL: s.RedisURL, listener: listener})
+	p, err := s.connect(ctx, log, endpoints{command: "serve", databaseURL: s.DatabaseURL, redisURL: s.RedisURL,
+		listener: listener})
 	if err != nil {
 		return err
 	}
 	defer p.close()
-	return p.serve(ctx, stdout)
+	p.retired = make(chan struct{})
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { p.retire(ctx); return nil })
+	group.Go(func() error { return p.serve(ctx, stdout) })
+	return group.Wait()
 }

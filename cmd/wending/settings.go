@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"wending/db"
 	"wending/db/people"
@@ -65,6 +66,7 @@ type Settings struct {
 	HSTSNames    bool   `name:"hsts-include-subdomains" from:"HSTS_INCLUDE_SUBDOMAINS" default:"true" negatable:"" help:"With HTTPS, include subdomains in Strict-Transport-Security ($HSTS_INCLUDE_SUBDOMAINS)."`
 	AuditDays    int    `name:"audit-retention-days" from:"AUDIT_RETENTION_DAYS" default:"0" help:"Days for which audit entries are kept; 0 keeps everything ($AUDIT_RETENTION_DAYS)."`
 	ScheduleMin  int    `name:"schedule-min-minutes" from:"SCHEDULE_MIN_MINUTES" default:"5" help:"Minimum minutes between two runs of a schedule; 0 and 1 allow every minute ($SCHEDULE_MIN_MINUTES)."`
+	ShutdownSecs int    `name:"shutdown-timeout-seconds" from:"SHUTDOWN_TIMEOUT_SECONDS" default:"25" help:"Seconds within which a process ends after SIGTERM; calls in flight may finish until 5 seconds before that ($SHUTDOWN_TIMEOUT_SECONDS)."`
 	MetricsAddr  string `from:"METRICS_ADDR" help:"Address of a worker's /metrics, /livez and /readyz; if unset, they are not served ($METRICS_ADDR)."`
 	MCP          string `name:"mcp" from:"MCP" default:"off" enum:"off,on" help:"on: offer tools to assistants at /mcp, with the tokens of the API ($MCP)."`
 	SentryDSN    string `name:"sentry-dsn" from:"SENTRY_DSN" help:"Sentry DSN to which internal errors are reported; if unset, they are only logged ($SENTRY_DSN)."`
@@ -99,6 +101,7 @@ func (s Settings) defaults() (tasks.Settings, error) {
 		{"EVENT_RETENTION_DAYS", s.EventDays, 0, 36500},
 		{"AUDIT_RETENTION_DAYS", s.AuditDays, 0, 36500},
 		{"SCHEDULE_MIN_MINUTES", s.ScheduleMin, 0, 24 * 60},
+		{"SHUTDOWN_TIMEOUT_SECONDS", s.ShutdownSecs, 6, 3600},
 	} {
 		if number.is < number.least || number.is > number.most {
 			return tasks.Settings{}, fmt.Errorf("%s is %d, but must be between %d and %d", number.name, number.is, number.least,
@@ -127,6 +130,10 @@ func (s Settings) defaults() (tasks.Settings, error) {
 		Concurrency: min(s.Concurrency, tasks.MaxConcurrency), UseStream: s.AgentStream, RateLimit: s.RateLimit,
 	}, nil
 }
+
+// drainTime is how long calls and requests in flight may finish after SIGTERM. The rest of the time is for storing
+// what calls returned until then, and for the embedded servers.
+func (s *Settings) drainTime() time.Duration { return time.Duration(s.ShutdownSecs-5) * time.Second }
 
 // assetFiles returns the store of the files that agents produce.
 func (s Settings) assetFiles() (blob.Store, error) {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"path/filepath"
@@ -22,23 +23,23 @@ func (upCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, stdout 
 		return err
 	}
 	defer lock.Close() //nolint:errcheck // the lock ends with the process
-	e := endpoints{databaseURL: s.DatabaseURL, redisURL: s.RedisURL}
-	var databaseExited, redisExited <-chan struct{} // nil, and so never ready, if the servers are external
+	e := endpoints{command: "up", databaseURL: s.DatabaseURL, redisURL: s.RedisURL}
+	var own ownServers
 	if s.DatabaseURL == "" {
 		server, err := embedded.StartPostgres(ctx, filepath.Join(s.DataDir, "postgres"))
 		if err != nil {
-			return err
+			return unlessStopped(ctx, err)
 		}
 		defer server.Stop()
-		e.databaseURL, databaseExited = server.URL(), server.Exited()
+		e.databaseURL, own.database = server.URL(), server
 	}
 	if s.RedisURL == "" {
 		server, err := embedded.StartRedis(ctx, filepath.Join(s.DataDir, "redis"))
 		if err != nil {
-			return err
+			return unlessStopped(ctx, err)
 		}
 		defer server.Stop()
-		e.redisURL, redisExited = server.URL(), server.Exited()
+		e.redisURL, own.redis = server.URL(), server
 		if server.IsInProcess() {
 			log.Info("redis-server is not installed, running the queue in this process; this does not affect results")
 		}
@@ -64,15 +65,34 @@ func (upCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, stdout 
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.work(ctx) })
 	group.Go(func() error { return p.serve(ctx, stdout) })
-	group.Go(func() error { // exit and let the supervisor restart the program; work resumes from the database
-		select {
-		case <-databaseExited:
-			return errors.New("the embedded PostgreSQL exited; see postgres.log in the data folder")
-		case <-redisExited:
-			return errors.New("the embedded Redis exited; see redis/redis.log in the data folder")
-		case <-ctx.Done():
-			return nil
-		}
-	})
-	return group.Wait()
+	return own.wait(group)
+}
+
+// ownServers are the servers that the process itself runs; nil means that a server is external.
+type ownServers struct {
+	database *embedded.Postgres
+	redis    *embedded.Redis
+}
+
+// wait waits until the group or a server ends. If a server ends, it does not wait for the group, which could only
+// drain against a server that is gone: the process exits, its supervisor starts it again, and work resumes from the
+// database.
+func (o ownServers) wait(group *errgroup.Group) error {
+	var databaseExited, redisExited <-chan struct{} // nil, and so never ready, if the servers are external
+	if o.database != nil {
+		databaseExited = o.database.Exited()
+	}
+	if o.redis != nil {
+		redisExited = o.redis.Exited()
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- group.Wait() }()
+	select {
+	case <-databaseExited:
+		return fmt.Errorf("the embedded PostgreSQL exited: %s; see postgres.log in the data folder", o.database.Cause())
+	case <-redisExited:
+		return errors.New("the embedded Redis exited; see redis/redis.log in the data folder")
+	case err := <-ended:
+		return err
+	}
 }

@@ -21,7 +21,7 @@ func (workerCommand) Run(ctx context.Context, s *Settings, log *slog.Logger) err
 	if err := s.requireServers(); err != nil {
 		return err
 	}
-	p, err := s.connect(ctx, log, endpoints{databaseURL: s.DatabaseURL, redisURL: s.RedisURL})
+	p, err := s.connect(ctx, log, endpoints{command: "worker", databaseURL: s.DatabaseURL, redisURL: s.RedisURL})
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (workerCommand) Run(ctx context.Context, s *Settings, log *slog.Logger) err
 		mux.HandleFunc("GET "+paths.Live, probes.Live)
 		mux.HandleFunc("GET "+paths.Ready, probes.Ready)
 		mux.HandleFunc("GET "+paths.Health, probes.Ready)
-		group.Go(func() error { return serveUntil(ctx, listener, mux) })
+		group.Go(func() error { return serveUntil(ctx, listener, mux, s.drainTime()) })
 	}
 	return group.Wait()
 }

@@ -63,6 +63,27 @@ func (p Presence) RemoveAll(ctx context.Context) error {
 	return pg.Classify("remove the workers", err)
 }
 
+// Refused records that a process of a command ("serve", "worker" or "up") on a host refused to start, because its
+// secret key is not the database's. It also removes the records of processes that have not tried for a day, so that
+// hosts that are gone do not accumulate.
+func (p Presence) Refused(ctx context.Context, host, command string) error {
+	const record = `
+		WITH gone AS (
+			DELETE FROM refused_processes
+			WHERE refused_at < now() - interval '1 day' AND (host, command) <> ($1, $2))
+		INSERT INTO refused_processes (host, command)
+		VALUES ($1, $2)
+		ON CONFLICT (host, command) DO UPDATE SET refused_at = now()`
+	_, err := p.db.ExecContext(ctx, record, host, command)
+	return pg.Classify("record a refused process", err)
+}
+
+// Accepted removes what Refused recorded.
+func (p Presence) Accepted(ctx context.Context, host, command string) error {
+	_, err := p.db.ExecContext(ctx, `DELETE FROM refused_processes WHERE host = $1 AND command = $2`, host, command)
+	return pg.Classify("remove the record of a refused process", err)
+}
+
 // RemoveDead removes workers that have been silent for ten minutes.
 func (p Presence) RemoveDead(ctx context.Context) error {
 	_, err := p.db.ExecContext(ctx, `DELETE FROM workers WHERE beat_at < now() - interval '10 minutes'`)

@@ -35,6 +35,7 @@ const (
 	ReasonTask    = "TASK_GONE"
 	ReasonSecret  = "SECRET_KEY_CHANGED"
 	ReasonQuota   = "QUOTA_EXCEEDED"
+	ReasonDisk    = "DISK_FULL"
 	// The rest are about the current contents of the library.
 	ReasonAddress  = "AGENT_URL_NOT_ALLOWED" // the address of the task's agent is no longer allowed
 	ReasonDataset  = "DATASET_UNREADABLE"    // the newest dataset cannot be read
@@ -46,7 +47,8 @@ const (
 )
 
 // FiringReasons lists all reasons.
-var FiringReasons = []string{ReasonRunning, ReasonTask, ReasonSecret, ReasonQuota, ReasonAddress, ReasonDataset,
+var FiringReasons = []string{ReasonRunning, ReasonTask, ReasonSecret, ReasonQuota, ReasonDisk, ReasonAddress,
+	ReasonDataset,
 	ReasonColumn, ReasonTooLarge, ReasonInvalid, ReasonSensitive}
 
 // Firing is a row of firings.

@@ -64,7 +64,9 @@ func Migrate(ctx context.Context, url string, files fs.FS, steps ...Step) error 
 	}
 	database := sql.OpenDB(connector)
 	defer database.Close() //nolint:errcheck // nothing to flush
-	locker, err := lock.NewPostgresSessionLocker()
+	// Another process may be migrating for up to ten minutes.
+	const askEverySecond, attempts = 1, 600
+	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(askEverySecond, attempts))
 	if err != nil {
 		return err
 	}

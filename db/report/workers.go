@@ -47,3 +47,24 @@ func (m Monitor) Workers(ctx context.Context) ([]Worker, error) {
 	err := m.db.SelectContext(ctx, &workers, query, db.WorkerDeadAfter.Seconds())
 	return workers, pg.Classify("list the workers", err)
 }
+
+// RefusedProcess is a process that refused to start, because its secret key is not the database's.
+type RefusedProcess struct {
+	Host string `db:"host"`
+	// Command is "serve", "worker" or "up".
+	Command   string    `db:"command"`
+	RefusedAt time.Time `db:"refused_at"`
+}
+
+// RefusedProcesses returns the processes that refused to start within the last day and have not started since, the
+// latest first.
+func (m Monitor) RefusedProcesses(ctx context.Context) (refused []RefusedProcess, err error) {
+	const query = `
+		SELECT host, command, refused_at
+		FROM refused_processes
+		WHERE refused_at > now() - interval '1 day'
+		ORDER BY refused_at DESC, host, command
+		LIMIT 100`
+	err = m.db.SelectContext(ctx, &refused, query)
+	return refused, pg.Classify("list the refused processes", err)
+}

@@ -9,7 +9,6 @@ import (
 	"math"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 
 	"github.com/jmoiron/sqlx"
@@ -25,11 +24,7 @@ var ErrNotEmpty = errors.New("the database is in use; restore into an empty one"
 
 // Dump writes the database at url as one snapshot; other processes may keep working with it.
 func Dump(ctx context.Context, url string, w io.Writer) error {
-	environment, err := pg.ToolEnvironment(url)
-	if err != nil {
-		return err
-	}
-	return tool(ctx, environment, "pg_dump", nil, w, "--format=custom", "--no-owner", "--no-privileges")
+	return tool(ctx, url, "pg_dump", nil, w, "--format=custom", "--no-owner", "--no-privileges")
 }
 
 // Restore fills the database at url, which must be unused, with the output of Dump, completely or not at all.
@@ -37,24 +32,24 @@ func Restore(ctx context.Context, url string, dump io.Reader) error {
 	if err := requireEmpty(ctx, url); err != nil {
 		return err
 	}
+	database := "postgres"
 	environment, err := pg.ToolEnvironment(url)
 	if err != nil {
 		return err
 	}
-	database := "postgres"
 	for _, one := range environment {
 		if name, isName := strings.CutPrefix(one, "PGDATABASE="); isName {
 			database = name
 		}
 	}
-	return tool(ctx, environment, "pg_restore", dump, nil, "--no-owner", "--no-privileges", "--clean", "--if-exists",
+	return tool(ctx, url, "pg_restore", dump, nil, "--no-owner", "--no-privileges", "--clean", "--if-exists",
 		"--single-transaction", "--exit-on-error", "--dbname="+database)
 }
 
 // ofFreshSchema has, for each table, the number of rows that it may have while the installation is unused: rows
 // inserted by migrations, and rows written by processes on their start.
 var ofFreshSchema = map[string]int{"goose_db_version": math.MaxInt, "installation": 1, "audit_chain": 1, "projects": 1,
-	"workers": math.MaxInt, "origins": math.MaxInt}
+	"workers": math.MaxInt, "origins": math.MaxInt, "refused_processes": math.MaxInt}
 
 // requireEmpty returns ErrNotEmpty, naming the non-empty tables, if the database is in use.
 func requireEmpty(ctx context.Context, url string) error {
@@ -85,17 +80,19 @@ func requireEmpty(ctx context.Context, url string) error {
 	return nil
 }
 
-// tool runs one of PostgreSQL's programs against the database that the environment variables name.
-func tool(ctx context.Context, environment []string, name string, in io.Reader, out io.Writer, args ...string) error {
-	folder, err := embedded.FindPostgres()
+// tool runs one of PostgreSQL's programs, of the server's version, against the database at url.
+func tool(ctx context.Context, url, name string, in io.Reader, out io.Writer, args ...string) error {
+	environment, err := pg.ToolEnvironment(url)
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(folder, name)
-	if _, err := os.Stat(path); err != nil {
-		if path, err = exec.LookPath(name); err != nil {
-			return fmt.Errorf("%s is not installed: it comes with PostgreSQL's client", name)
-		}
+	major, err := serverMajor(ctx, url)
+	if err != nil {
+		return err
+	}
+	path, err := embedded.FindTool(ctx, name, major)
+	if err != nil {
+		return err
 	}
 	var said bytes.Buffer
 	command := exec.CommandContext(ctx, path, args...)
@@ -105,4 +102,15 @@ func tool(ctx context.Context, environment []string, name string, in io.Reader, 
 		return fmt.Errorf("%s: %w: %s", name, err, strings.TrimSpace(said.String()))
 	}
 	return nil
+}
+
+// serverMajor returns the major version of the PostgreSQL at url.
+func serverMajor(ctx context.Context, url string) (major int, err error) {
+	pool, err := pg.Open(ctx, url, 1)
+	if err != nil {
+		return 0, err
+	}
+	defer pool.Close() //nolint:errcheck // only read
+	err = pool.GetContext(ctx, &major, `SELECT current_setting('server_version_num')::int / 10000`)
+	return major, pg.Classify("read the server's version", err)
 }

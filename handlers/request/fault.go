@@ -37,8 +37,12 @@ const RetryAfter = "5"
 // error or overload.
 func IsInternal(err error) bool {
 	return FaultOf(err).Status() >= http.StatusInternalServerError && !errors.Is(err, ErrBusy) &&
-		!errors.Is(err, tasks.ErrNoSlot)
+		!errors.Is(err, tasks.ErrNoSlot) && !errors.Is(err, ErrRetired) && !errors.As(err, new(*tasks.DiskFullError))
 }
+
+// ErrRetired means that a newer version of the program has migrated the database, so that this process answers no
+// more requests.
+var ErrRetired = errors.New("a newer version has migrated the database")
 
 // FaultCodes returns all codes in alphabetical order.
 func FaultCodes() []string { return slices.Sorted(maps.Keys(statuses)) }
@@ -534,6 +538,7 @@ var sentinels = []struct {
 	{identity.ErrForbidden, CodeForbidden, ""},
 	{identity.ErrNotFinished, CodeTaskNotFinished, ""},
 	{ErrBusy, CodeServiceUnavailable, "error.BUSY"},
+	{ErrRetired, CodeServiceUnavailable, "error.RETIRED"},
 	{tasks.ErrNoSlot, CodeServiceUnavailable, "error.AGENT_BUSY"},
 	{db.ErrUnstorable, CodeRequestInvalid, ""},
 	{db.ErrUnavailable, CodeServiceUnavailable, ""},
@@ -555,12 +560,16 @@ func ofType(err error) *Fault {
 		regroup  *tasks.RegroupError
 		leaving  *tasks.SensitiveError
 		file     *dataset.Error
+		noRoom   *tasks.DiskFullError
 	)
 	switch {
 	case errors.As(err, &file):
 		return DatasetFault(err)
 	case errors.As(err, &leaving):
 		return sensitiveFault(leaving).WithCause(err)
+	case errors.As(err, &noRoom):
+		return NewFault(CodeServiceUnavailable).WithMessage("error.DISK_FULL").With(
+			"Percent", noRoom.Percent()).WithCause(err)
 	case errors.As(err, &left) && left.Left < 1:
 		return NewFault(CodeTaskStateConflict).WithMessage("error.MOST_RUNS").WithCause(err)
 	case errors.As(err, &left):

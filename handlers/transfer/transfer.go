@@ -148,6 +148,9 @@ func (h *handler) take(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		return uuid.Nil, err
 	}
 	defer leave()
+	if err := h.Archiver.Tasks.HasRoom(); err != nil {
+		return uuid.Nil, err
+	}
 	if err := info.TakeUpload(ctx); err != nil {
 		return uuid.Nil, err
 	}

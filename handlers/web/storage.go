@@ -21,6 +21,8 @@ import (
 type StorageConfig struct {
 	Store *db.Store
 	Files *blob.Disk
+	// Space measures the disk on which data is stored; nil means that it is not shown.
+	Space func() (blob.Space, error)
 	// HistoryDays is how many days replaced runs are kept, UploadDays how many days files are kept; 0 means forever.
 	HistoryDays, UploadDays int
 	Version                 string
@@ -52,6 +54,11 @@ func (h *storagePage) show(c echo.Context) error {
 	measured, err := h.measure(c.Request().Context())
 	if err != nil {
 		return err
+	}
+	if h.Space != nil {
+		if measured.Space, err = h.Space(); err != nil {
+			return err
+		}
 	}
 	frame := pages.Frame(c, h.Version, pages.Locale(c).Text("storage.title"), ui.SectionSystem)
 	frame.Styles = []string{"list.css"}

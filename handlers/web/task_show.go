@@ -403,18 +403,22 @@ func launchesMoved(c echo.Context, task db.Task) string {
 // signOffMoved returns the current address of the summary of a review.
 func signOffMoved(_ echo.Context, task db.Task) string { return paths.Review(task.ID) }
 
-// listWorkers shows the worker processes.
+// listWorkers shows the worker processes, and processes that refused to start.
 func (p *Pages) listWorkers(c echo.Context) error {
 	workers, err := p.monitor.Workers(c.Request().Context())
 	if err != nil {
 		return err
 	}
+	refused, err := p.monitor.RefusedProcesses(c.Request().Context())
+	if err != nil {
+		return err
+	}
 	if request.IsFragment(c.Request()) {
-		return pages.Render(c, http.StatusOK, system.WorkersPart(workers))
+		return pages.Render(c, http.StatusOK, system.WorkersPart(workers, refused))
 	}
 	frame := pages.Frame(c, p.Version, pages.Locale(c).Text("workers.title"), ui.SectionSystem)
 	frame.Styles, frame.Morphs = []string{"list.css"}, true
-	return pages.Render(c, http.StatusOK, system.WorkersPage(frame, workers))
+	return pages.Render(c, http.StatusOK, system.WorkersPage(frame, workers, refused))
 }
 
 // runText sends the whole text of one run, byte for byte. Browsers show it as text.

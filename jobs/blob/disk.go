@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Disk stores files in a folder that only this account can read. A key is a path relative to the folder, with
@@ -193,8 +191,6 @@ type Usage struct {
 	Files   int
 	Bytes   int64
 	Folders map[string]int64
-	// Free is the number of bytes still available to this account.
-	Free uint64
 }
 
 // Usage measures the files.
@@ -221,11 +217,6 @@ func (d *Disk) Usage(ctx context.Context) (usage Usage, err error) {
 	if err != nil {
 		return usage, fmt.Errorf("measure the files: %w", err)
 	}
-	var disk unix.Statfs_t
-	if err := unix.Statfs(d.dir, &disk); err != nil {
-		return usage, fmt.Errorf("measure the disk: %w", err)
-	}
-	usage.Free = disk.Bavail * uint64(disk.Bsize)
 	return usage, nil
 }
 

@@ -172,13 +172,15 @@ func (s *Scheduler) follow(ctx context.Context, source db.Task, n tasks.New) (ta
 // attempt is made.
 func reasonOf(err error) string {
 	wrong, exceeded := (*tasks.InvalidError)(nil), (*people.QuotaExceededError)(nil)
-	leaving := (*tasks.SensitiveError)(nil)
+	leaving, full := (*tasks.SensitiveError)(nil), (*tasks.DiskFullError)(nil)
 	refused, unknown, unread := (*guard.NotAllowedError)(nil), (*tasks.UnknownVariableError)(nil), (*dataset.Error)(nil)
 	switch {
 	case errors.Is(err, secret.ErrKey):
 		return entries.ReasonSecret
 	case errors.As(err, &exceeded):
 		return entries.ReasonQuota
+	case errors.As(err, &full):
+		return entries.ReasonDisk
 	case errors.As(err, &leaving):
 		return entries.ReasonSensitive
 	case errors.As(err, &refused):

@@ -30,13 +30,17 @@ func AnswersLayout() answers.Layout {
 }
 
 // ImportAnswers stores a task that has ended, with the questions and answers of a file, in the scope's own project. It
-// returns an *InvalidError if the task is not valid, and a *people.QuotaExceededError if a quota is used up.
+// returns an *InvalidError if the task is not valid, a *people.QuotaExceededError if a quota is used up, and a
+// *DiskFullError if the disk is full.
 func (s *Service) ImportAnswers(ctx context.Context, scope db.Scope, by db.Actor, n NewAnswers) (db.Task, error) {
 	if wrong := CheckName(n.Name); wrong != nil {
 		return db.Task{}, wrong
 	}
 	if n.File.Runs() > MaxCalls {
 		return db.Task{}, &InvalidError{Problem: TooLarge}
+	}
+	if err := s.HasRoom(); err != nil {
+		return db.Task{}, err
 	}
 	record := n.record(scope.Home(), by)
 	quotas, size := people.NewQuotas(s.Store), n.size()

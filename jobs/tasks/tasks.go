@@ -57,7 +57,28 @@ type Service struct {
 	SensitivePatterns []string
 	// Withheld is called when something is refused because of these patterns; nil means that nobody wants to know.
 	Withheld func(context.Context, []SensitiveMatch)
-	Log      *slog.Logger
+	// Space measures the disk on which the installation stores data; nil means that this process stores none.
+	Space func() (blob.Space, error)
+	Log   *slog.Logger
+}
+
+// DiskFullError means that the disk has too little room to begin anything.
+type DiskFullError struct{ blob.Space }
+
+func (e *DiskFullError) Error() string {
+	return fmt.Sprintf("the disk is %d%% full: %d MiB are free", e.Percent(), e.Free>>20)
+}
+
+// HasRoom returns a *DiskFullError if the disk is full.
+func (s *Service) HasRoom() error {
+	if s.Space == nil {
+		return nil
+	}
+	space, err := s.Space()
+	if err == nil && space.IsFull() {
+		err = &DiskFullError{space}
+	}
+	return err
 }
 
 // BudgetError means that a ceiling leaves no room for another launch.
@@ -296,9 +317,12 @@ func (s *Service) ReplaceDraft(ctx context.Context, by db.Actor, draft db.Task, 
 	return nil
 }
 
-// Admits returns a *people.QuotaExceededError unless the project's quotas allow the task and its start, and a
-// *SensitiveError if its launch would send what the project does not allow.
+// Admits returns a *people.QuotaExceededError unless the project's quotas allow the task and its start, a
+// *SensitiveError if its launch would send what the project does not allow, and a *DiskFullError.
 func (s *Service) Admits(ctx context.Context, n db.NewTask) error {
+	if err := s.HasRoom(); err != nil {
+		return err
+	}
 	if err := s.checkNew(ctx, n); err != nil {
 		return err
 	}
@@ -502,9 +526,12 @@ func (s *Service) begin(
 	return s.Store.Task(ctx, task.Scope(), task.ID)
 }
 
-// mayLaunch returns a launch of a task under the current rate limits, unless a budget is exhausted (*BudgetError) or
-// the launch would send what the project does not allow (*SensitiveError).
+// mayLaunch returns a launch of a task under the current rate limits, unless a budget is exhausted (*BudgetError), the
+// launch would send what the project does not allow (*SensitiveError), or the disk is full (*DiskFullError).
 func (s *Service) mayLaunch(ctx context.Context, by db.Actor, task db.Task) (db.NewLaunch, error) {
+	if err := s.HasRoom(); err != nil {
+		return db.NewLaunch{}, err
+	}
 	if err := s.checkStored(ctx, task); err != nil {
 		return db.NewLaunch{}, err
 	}

@@ -81,6 +81,71 @@ func TestAStalePIDOfAStrangerDoesNotBlockTheStart(t *testing.T) {
 	second.Stop()
 }
 
+// fakePrograms writes programs that only print a version, and returns their folder.
+func fakePrograms(t *testing.T, version string, names ...string) string {
+	t.Helper()
+	dir := dbtest.Folder(t)
+	for _, name := range names {
+		script := "#!/bin/sh\necho '" + name + " (PostgreSQL) " + version + "'\n"
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755))
+	}
+	return dir
+}
+
+// A database is started with the version that created it, even if another comes first on PATH. Without that version,
+// the error says what to install, and nothing changes.
+func TestTheVersionThatMadeTheDatabaseIsFound(t *testing.T) {
+	dir := filepath.Join(dbtest.Folder(t), "postgres")
+	server, err := embedded.StartPostgres(t.Context(), dir)
+	require.NoError(t, err)
+	server.Stop()
+	fake := fakePrograms(t, "99.1", "postgres", "initdb", "pg_dump")
+	t.Setenv("PATH", fake+":"+os.Getenv("PATH"))
+	server, err = embedded.StartPostgres(t.Context(), dir)
+	require.NoError(t, err)
+	server.Stop()
+
+	path, err := embedded.FindTool(t.Context(), "pg_dump", 50)
+	require.NoError(t, err)
+	require.Equal(t, filepath.Join(fake, "pg_dump"), path, "no older program reads from a newer server")
+	path, err = embedded.FindTool(t.Context(), "pg_dump", 13)
+	require.NoError(t, err)
+	require.NotEqual(t, filepath.Join(fake, "pg_dump"), path, "the closest version is taken")
+	_, err = embedded.FindTool(t.Context(), "pg_dump", 100)
+	require.ErrorContains(t, err, "99.1")
+
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "PG_VERSION"), []byte("98\n"), 0o600))
+	_, err = embedded.StartPostgres(t.Context(), dir)
+	require.ErrorContains(t, err, "created by PostgreSQL 98")
+	require.ErrorContains(t, err, "99.1")
+	require.ErrorContains(t, err, "apt-get install postgresql-98")
+}
+
+// The server's log is kept over starts, and a large one moves aside.
+func TestTheLogIsAppendedAndRotated(t *testing.T) {
+	t.Parallel()
+	dir := dbtest.Folder(t)
+	log := filepath.Join(dir, "postgres.log")
+	for range 2 {
+		server, err := embedded.StartPostgres(t.Context(), filepath.Join(dir, "postgres"))
+		require.NoError(t, err)
+		server.Stop()
+	}
+	content, err := os.ReadFile(log)
+	require.NoError(t, err)
+	require.Equal(t, 2, strings.Count(string(content), "starting PostgreSQL"))
+	require.NoError(t, os.Truncate(log, 11<<20))
+	server, err := embedded.StartPostgres(t.Context(), filepath.Join(dir, "postgres"))
+	require.NoError(t, err)
+	server.Stop()
+	content, err = os.ReadFile(log)
+	require.NoError(t, err)
+	require.Equal(t, 1, strings.Count(string(content), "starting PostgreSQL"))
+	info, err := os.Stat(log + ".1")
+	require.NoError(t, err)
+	require.EqualValues(t, 11<<20, info.Size())
+}
+
 func TestAnotherVersionsDatabaseIsRefusedUntouched(t *testing.T) {
 	t.Parallel()
 	dir := dbtest.Folder(t)

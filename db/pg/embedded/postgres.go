@@ -15,22 +15,17 @@ import (
 	"wending/db/pg"
 )
 
-// ErrNoPostgres means that the machine has no PostgreSQL server binaries.
-var ErrNoPostgres = errors.New(
-	"no PostgreSQL server found on this machine; install one (Debian, Ubuntu: apt-get install postgresql) or set " +
-		"DATABASE_URL")
-
 // Postgres is a running private server.
 type Postgres struct {
 	child   *child
 	sockets string
-	log     string
+	log     *serverLog
 }
 
 // StartPostgres starts the server whose data is in dir, which it creates on the first start, and returns when the
 // server answers. The settings, each name=value, are added to its own.
 func StartPostgres(ctx context.Context, dir string, settings ...string) (*Postgres, error) {
-	binaries, err := FindPostgres()
+	binaries, err := serverFor(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -44,9 +39,6 @@ func StartPostgres(ctx context.Context, dir string, settings ...string) (*Postgr
 	if err := initialise(ctx, binaries, dir, credential); err != nil {
 		return nil, err
 	}
-	if err := checkVersion(ctx, binaries, dir); err != nil {
-		return nil, err
-	}
 	if err := removeStalePID(dir); err != nil {
 		return nil, err
 	}
@@ -54,10 +46,10 @@ func StartPostgres(ctx context.Context, dir string, settings ...string) (*Postgr
 	if err != nil {
 		return nil, err
 	}
-	p := &Postgres{sockets: sockets, log: filepath.Join(filepath.Dir(dir), "postgres.log")}
-	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	p := &Postgres{sockets: sockets, log: &serverLog{path: filepath.Join(filepath.Dir(dir), "postgres.log")}}
+	log, err := p.log.open()
 	if err != nil {
-		return nil, fmt.Errorf("open the database's log: %w", err)
+		return nil, err
 	}
 	defer log.Close() //nolint:errcheck // the server has its own handle
 	cmd := exec.Command(filepath.Join(binaries, "postgres"), "-D", dir, "-k", quotedFolder(sockets),
@@ -74,6 +66,7 @@ func StartPostgres(ctx context.Context, dir string, settings ...string) (*Postgr
 	if err != nil {
 		return nil, fmt.Errorf("start PostgreSQL: %w", err)
 	}
+	go p.log.keepShort(p.child.exited)
 	if err := p.awaitReady(ctx); err != nil {
 		p.Stop()
 		return nil, err
@@ -137,6 +130,9 @@ func quotedFolder(dir string) string {
 // Exited is closed when the server has ended for any reason.
 func (p *Postgres) Exited() <-chan struct{} { return p.child.exited }
 
+// Cause explains why the server ended, after Exited was closed.
+func (p *Postgres) Cause() string { return causeOf(p.log.tail(200), p.child.cmd.ProcessState) }
+
 // Stop ends the server, rolling back open transactions; committed data is safe on disk.
 func (p *Postgres) Stop() {
 	p.child.stop(20*time.Second, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGKILL)
@@ -154,7 +150,7 @@ func (p *Postgres) awaitReady(ctx context.Context) error {
 		}
 		select {
 		case <-p.child.exited:
-			return fmt.Errorf("PostgreSQL exited during startup: %s", p.lastLogLines())
+			return fmt.Errorf("PostgreSQL exited during startup: %s (%s)", p.Cause(), p.lastLogLines())
 		case <-ctx.Done():
 			return fmt.Errorf("PostgreSQL did not answer in time: %s", p.lastLogLines())
 		case <-tick.C:
@@ -162,37 +158,7 @@ func (p *Postgres) awaitReady(ctx context.Context) error {
 	}
 }
 
-func (p *Postgres) lastLogLines() string {
-	log, err := os.ReadFile(p.log)
-	if err != nil {
-		return err.Error()
-	}
-	lines := strings.Split(strings.TrimSpace(string(log)), "\n")
-	return strings.Join(lines[max(0, len(lines)-5):], " | ")
-}
-
-// FindPostgres returns the folder that contains initdb and postgres: one on PATH, or else Debian's folder for the
-// newest version.
-func FindPostgres() (string, error) {
-	if path, err := exec.LookPath("initdb"); err == nil {
-		if resolved, err := filepath.EvalSymlinks(path); err == nil {
-			if _, err := os.Stat(filepath.Join(filepath.Dir(resolved), "postgres")); err == nil {
-				return filepath.Dir(resolved), nil
-			}
-		}
-	}
-	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
-	if err != nil || len(found) == 0 {
-		return "", ErrNoPostgres
-	}
-	newest := slices.MaxFunc(found, func(a, b string) int {
-		if len(a) != len(b) { // 9 before 15: numerically
-			return len(a) - len(b)
-		}
-		return strings.Compare(a, b)
-	})
-	return filepath.Dir(newest), nil
-}
+func (p *Postgres) lastLogLines() string { return strings.Join(p.log.tail(5), " | ") }
 
 // initialise creates the cluster in a temporary folder and renames that, so that an interrupted start leaves
 // nothing that looks like a database.
@@ -219,26 +185,6 @@ func initialise(ctx context.Context, binaries, dir string, credential *syscall.C
 		return fmt.Errorf("initdb: %w: %s", err, strings.TrimSpace(string(output)))
 	}
 	return os.Rename(fresh, dir)
-}
-
-// checkVersion refuses a database of another major version, without changing it.
-func checkVersion(ctx context.Context, binaries, dir string) error {
-	made, err := os.ReadFile(filepath.Join(dir, "PG_VERSION"))
-	if err != nil {
-		return fmt.Errorf("read the database's version: %w", err)
-	}
-	output, err := exec.CommandContext(ctx, filepath.Join(binaries, "postgres"), "--version").Output()
-	if err != nil {
-		return fmt.Errorf("ask PostgreSQL for its version: %w", err)
-	}
-	want := strings.TrimSpace(string(made))
-	if fields := strings.Fields(string(output)); len(fields) < 3 || strings.Split(fields[2], ".")[0] != want {
-		return fmt.Errorf(
-			"the database in %s was created by PostgreSQL %s, but this machine has %s; install PostgreSQL %s or move the data "+
-				"with pg_upgrade",
-			dir, want, strings.TrimSpace(string(output)), want)
-	}
-	return nil
 }
 
 // removeStalePID removes postmaster.pid unless the process it names still works on this folder. The caller holds the

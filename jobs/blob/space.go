@@ -1,0 +1,54 @@
+package blob
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"golang.org/x/sys/unix"
+)
+
+// Space is the room on the disk of a folder, in bytes. Blocks that are reserved for the system count in neither.
+type Space struct{ Free, Total uint64 }
+
+// When a disk counts as full, and when it nearly does. A large disk has room for much more at 95%, so less than
+// fullBelow must be free, too.
+const (
+	FullPercent       = 95
+	NearlyFullPercent = 90
+	fullBelow         = 10 << 30
+)
+
+// SpaceOf returns the least room on the disks of folders; those that do not exist are left out.
+func SpaceOf(folders ...string) (least Space, err error) {
+	for _, folder := range folders {
+		var disk unix.Statfs_t
+		if err := unix.Statfs(folder, &disk); errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return least, fmt.Errorf("measure the disk of %s: %w", folder, err)
+		}
+		size := uint64(disk.Bsize)
+		one := Space{Free: disk.Bavail * size, Total: (disk.Blocks - disk.Bfree + disk.Bavail) * size}
+		if least.Total == 0 || one.Free < least.Free {
+			least = one
+		}
+	}
+	return least, nil
+}
+
+// Percent returns the used part, rounded down; 0 if the disk was not measured.
+func (s Space) Percent() int {
+	if s.Total == 0 {
+		return 0
+	}
+	return int(float64(s.Total-s.Free) / float64(s.Total) * 100)
+}
+
+// IsFull reports whether nothing more may be begun, so that what is running can end.
+func (s Space) IsFull() bool { return s.Percent() >= FullPercent && s.Free < fullBelow }
+
+// IsNearlyFull reports whether the disk will be full soon; it is false once the disk is full.
+func (s Space) IsNearlyFull() bool {
+	return !s.IsFull() && s.Percent() >= NearlyFullPercent && s.Free < 2*fullBelow
+}
