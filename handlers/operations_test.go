@@ -360,6 +360,7 @@ func (w *walk) review(path string) {
 	w.do("POST", path+"/samples", object{"size": 1}, 409)
 	w.do("GET", path+"/samples", nil, 200)
 	w.do("PUT", path+"/review-assignments", object{"reviewers": []string{"李雷"}}, 200)
+	w.do("PUT", path+"/review-assignments", object{"reviewers": []string{"李雷"}, "question_ids": []string{"none"}}, 404)
 	w.do("GET", path+"/review-assignments", nil, 200)
 	w.do("PUT", path+"/review-settings", object{"is_blind_review": true, "reviewers_per_item": 2}, 200)
 	w.do("PUT", path+"/review-settings", object{"is_blind_review": true, "reviewers_per_item": 11}, 422)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"testing"
@@ -288,8 +289,8 @@ func TestAJudgeIsTuned(t *testing.T) {
 	require.EqualValues(t, 1, s.entry(t, "GET", judge, nil, 200)["version"], "nothing was saved")
 }
 
-// Where a task asks for it, other people's verdicts are shown to a reviewer only after the reviewer's own, and questions
-// are complete after a number of reviewers.
+// Where a task asks for it, other people's verdicts are shown to a reviewer only after the reviewer's own, and
+// questions are complete after a number of reviewers.
 func TestReviewersJudgeApart(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -353,6 +354,20 @@ func TestReviewersJudgeApart(t *testing.T) {
 	put("王五", "q2")
 	require.NotContains(t, s.as(t, "赵六", "/tasks/"+id+"/review/2").page(t).Find(".position").Text(), "王五",
 		"whoever has judged it is done")
+
+	// Questions on which people disagree are given to one more person; the others stay as they are.
+	s.send(t, http.MethodPut, task+"/items/q1/review", object{"reviewer": "钱八", "verdict": "PASS",
+		"reasons": []string{"citation"}}).mustBe(t, 200)
+	require.Equal(t, 4, shown("周九", "mine"), "q1 and q2 are complete")
+	assignments := "/tasks/" + id + "/assignments"
+	s.post(t, assignments, map[string]string{"reviewers": "周九", "overlap": "0", "scope": "disagree"}).mustBe(t, 303)
+	require.Equal(t, 5, shown("周九", "mine"))
+	given := s.get(t, "/tasks/"+id+"/results?assigned="+url.QueryEscape("周九")).page(t)
+	require.Equal(t, 1, given.Find("article.result").Length())
+	require.Equal(t, http.StatusUnprocessableEntity,
+		s.post(t, assignments, map[string]string{"reviewers": "周九", "overlap": "0", "scope": "x"}).StatusCode)
+	require.Equal(t, []any{object{"reason": "citation", "questions": 1.0}},
+		s.get(t, task+"/statistics").mustBe(t, 200)["reasons"])
 
 	copied := s.post(t, task+"/clone", map[string]string{"start": "false"}).mustBe(t, 201)["task_id"].(string)
 	require.EqualValues(t, 2, s.get(t, api+"/"+copied).mustBe(t, 200)["reviewers_per_item"])

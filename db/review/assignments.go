@@ -52,13 +52,19 @@ func (r Reviews) Set(ctx context.Context, taskID uuid.UUID, settings db.ReviewSe
 	return err
 }
 
-// Assign assigns the questions of a task to reviewers and discards earlier assignments. Given a number of
-// questions, split returns the reviewers of each, in the order of pages.
-func (r Reviews) Assign(ctx context.Context, taskID uuid.UUID, split func(questions int) [][]string) error {
+// Assign assigns questions of a task to reviewers and discards their earlier assignments: the questions with these ids,
+// or all of them if only is nil. Given a number of questions, split returns the reviewers of each, in the order of
+// pages. Assign returns a NotFoundError if the task does not have one of the questions.
+func (r Reviews) Assign(ctx context.Context, taskID uuid.UUID, only []string,
+	split func(questions int) [][]string) error {
 	const (
-		lock    = `SELECT id FROM evaluation_tasks WHERE id = $1 FOR NO KEY UPDATE`
-		read    = `SELECT id FROM evaluation_items WHERE task_id = $1 ORDER BY sort_key`
-		reset   = `DELETE FROM review_assignments WHERE item_id IN (SELECT id FROM evaluation_items WHERE task_id = $1)`
+		lock = `SELECT id FROM evaluation_tasks WHERE id = $1 FOR NO KEY UPDATE`
+		read = `
+			SELECT id
+			FROM evaluation_items
+			WHERE task_id = $1 AND (CAST($2 AS text[]) IS NULL OR question_id = ANY ($2))
+			ORDER BY sort_key`
+		reset   = `DELETE FROM review_assignments WHERE item_id = ANY ($1)`
 		install = `INSERT INTO review_assignments (item_id, reviewer) SELECT * FROM unnest($1::bigint[], $2::text[])`
 	)
 	return r.db.InTx(ctx, "assign the questions", func(tx *sqlx.Tx) error {
@@ -70,10 +76,13 @@ func (r Reviews) Assign(ctx context.Context, taskID uuid.UUID, split func(questi
 			return pg.Classify("lock the task", err)
 		}
 		var items []int64
-		if err := tx.SelectContext(ctx, &items, read, taskID); err != nil {
+		if err := tx.SelectContext(ctx, &items, read, taskID, pq.StringArray(only)); err != nil {
 			return pg.Classify("read the questions", err)
 		}
-		if _, err := tx.ExecContext(ctx, reset, taskID); err != nil {
+		if only != nil && len(items) < len(slices.Compact(slices.Sorted(slices.Values(only)))) {
+			return &db.NotFoundError{Kind: db.KindQuestion}
+		}
+		if _, err := tx.ExecContext(ctx, reset, pq.Int64Array(items)); err != nil {
 			return pg.Classify("withdraw the assignments", err)
 		}
 		ids, names := pq.Int64Array{}, pq.StringArray{}

@@ -43,8 +43,20 @@ func (r Reviews) ReasonsOf(ctx context.Context, taskID uuid.UUID) ([]string, err
 
 // ReasonCount is the number of questions with a verdict for a reason.
 type ReasonCount struct {
-	Reason string
-	Count  int
+	Reason string `json:"reason" doc:"number, conclusion, omission, citation, format, or one of the project's own" example:"citation"`
+	Count  int    `json:"questions" doc:"Questions with a verdict for this reason" example:"12"`
+}
+
+// ReasonCounts returns the reasons of the verdicts on a task's questions, most frequent first.
+func (r Reviews) ReasonCounts(ctx context.Context, taskID uuid.UUID) ([]ReasonCount, error) {
+	all, err := r.List(ctx, taskID, "", "")
+	ofQuestions := map[string][]Review{}
+	for _, one := range all {
+		if one.RunIndex == nil {
+			ofQuestions[one.QuestionID] = append(ofQuestions[one.QuestionID], one)
+		}
+	}
+	return append([]ReasonCount{}, CountReasons(ofQuestions)...), err
 }
 
 // CountReasons returns the reasons of the verdicts on each question, most frequent first.

@@ -44,9 +44,9 @@ func (h *handler) registerReviews(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPut, Path: tasksPath + "/{task_id}/review-assignments", ID: "assign-reviews", Tag: "reviews",
 		Summary: "Assign a task's questions to reviewers",
-		Description: "Replaces the previous assignments. An empty list of reviewers withdraws all of them, so that " +
-			"every question is open to everyone again.",
-		Faults: []string{request.CodeTaskNotFound, request.CodeParameterInvalid},
+		Description: "Replaces the previous assignments of these questions. An empty list of reviewers withdraws them, so " +
+			"that every question is open to everyone again.",
+		Faults: []string{request.CodeTaskNotFound, request.CodeQuestionNotFound, request.CodeParameterInvalid},
 	}, h.assignReviews)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: tasksPath + "/{task_id}/review-assignments", ID: "list-assignments", Tag: "reviews",
@@ -297,9 +297,10 @@ func (h *handler) listSignOffs(ctx context.Context, input *TaskPath) (*signOffsO
 type assignInput struct {
 	TaskPath
 	Body struct {
-		Reviewers []string `json:"reviewers" maxItems:"20" doc:"Names of the reviewers, at most 20, each 1–64 characters; empty withdraws all assignments" example:"[\"李雷\",\"韩梅梅\"]"`
-		Order     string   `json:"order,omitempty" enum:"number,random" default:"number" doc:"How questions are divided among reviewers: in blocks of consecutive questions, or at random"`
-		Overlap   float64  `json:"overlap,omitempty" minimum:"0" maximum:"1" doc:"Share of questions assigned to two reviewers, to measure their agreement" example:"0.2"`
+		QuestionIDs []string `json:"question_ids,omitempty" maxItems:"1000" doc:"Assigns only these questions, and the others keep their reviewers; absent means all" example:"[\"q1\"]"`
+		Reviewers   []string `json:"reviewers" maxItems:"20" doc:"Names of the reviewers, at most 20, each 1–64 characters; empty withdraws all assignments" example:"[\"李雷\",\"韩梅梅\"]"`
+		Order       string   `json:"order,omitempty" enum:"number,random" default:"number" doc:"How questions are divided among reviewers: in blocks of consecutive questions, or at random"`
+		Overlap     float64  `json:"overlap,omitempty" minimum:"0" maximum:"1" doc:"Share of questions assigned to two reviewers, to measure their agreement" example:"0.2"`
 	}
 }
 
@@ -349,7 +350,7 @@ func (h *handler) assignReviews(ctx context.Context, input *assignInput) (*assig
 	if err != nil {
 		return nil, err
 	}
-	err = review.New(h.Store).Assign(ctx, task.ID, func(questions int) [][]string {
+	err = review.New(h.Store).Assign(ctx, task.ID, input.Body.QuestionIDs, func(questions int) [][]string {
 		return review.SplitQuestions(questions, reviewers, input.Body.Order == "random", input.Body.Overlap)
 	})
 	if err != nil {

@@ -93,6 +93,7 @@ type statisticsOutput struct {
 		Evaluators []evaluatorStatistics `json:"evaluators" doc:"Statistics of each evaluator, in the order of the task's evaluators"`
 		// Reliability is nil if the task has no model that groups answers, or if nobody has grouped answers that it grouped.
 		Reliability *meaning.Reliability `json:"meaning_reliability" doc:"Agreement between the groupings of the task's meaning_model and people's groupings; null if people have not grouped any answers that the model grouped"`
+		Reasons     []review.ReasonCount `json:"reasons" nullable:"false" doc:"Reasons of people's verdicts on questions, most frequent first"`
 		ItemsShared int                  `json:"items_shared" doc:"Number of questions that all variants have" example:"100"`
 		Slices      []slice              `json:"slices,omitempty" doc:"With by: statistics for each value of the column, most frequent values first"`
 	}
@@ -127,6 +128,9 @@ func (h *handler) getStatistics(ctx context.Context, input *statisticsInput) (*s
 	}
 	output := &statisticsOutput{}
 	body := &output.Body
+	if body.Reasons, err = review.New(h.Store).ReasonCounts(ctx, task.ID); err != nil {
+		return nil, err
+	}
 	body.IsFinal, body.ItemsShared, body.Slices = !task.Status.IsActive(), task.TotalItems, newSlices(numbers.Slices)
 	for _, one := range numbers.Variants {
 		body.Variants = append(body.Variants, newVariantStatistics(one, numbers.Levels[one.Number],

@@ -395,13 +395,36 @@ func (p *Pages) assign(c echo.Context) error {
 			NamesProblem: request.FaultOf(err).Message(pages.Locale(c))}
 		return p.renderSignOff(c, task, kept, http.StatusUnprocessableEntity)
 	}
-	err = p.reviews.Assign(c.Request().Context(), task.ID, func(questions int) [][]string {
+	only, err := p.questionsToAssign(c, task, submitted.Values["scope"])
+	if err != nil {
+		return err
+	}
+	err = p.reviews.Assign(c.Request().Context(), task.ID, only, func(questions int) [][]string {
 		return review.SplitQuestions(questions, names, submitted.Values["order"] == "random", float64(overlap)/100)
 	})
 	if err != nil {
 		return err
 	}
 	return pages.Done(c, paths.Review(task.ID), "assigned")
+}
+
+// questionsToAssign returns the ids of the questions with an opinion; nil means all questions of the task.
+func (p *Pages) questionsToAssign(c echo.Context, task db.Task, opinion string) ([]string, error) {
+	if opinion == "" {
+		return nil, nil
+	}
+	if offered := judging.AssignableOpinions(task); !slices.Contains(offered, opinion) {
+		return nil, request.ParameterFault("scope", request.OneOf(offered...))
+	}
+	r := results.Report{Task: task}
+	if _, err := p.readReport(c, &r); err != nil {
+		return nil, err
+	}
+	only := []string{}
+	for _, item := range r.Shown(results.Query{Review: opinion}) {
+		only = append(only, item.QuestionID)
+	}
+	return only, nil
 }
 
 // setReview sets how a task is reviewed, or shows the form again with its error and the typed values.

@@ -20,7 +20,7 @@ import (
 func (p *Pages) datasetQuestion(c echo.Context) (task db.Task, s judging.Standard, err error) {
 	task, item, number, err := p.question(c)
 	if err == nil && task.DatasetID == nil {
-		err = request.NewFault(request.CodeTaskStateConflict)
+		err = request.NewFault(request.CodeTaskStateConflict).WithMessage("error.NO_DATASET")
 	}
 	return task, judging.Standard{Task: task, Item: item, Number: number, Answer: item.StandardAnswer}, err
 }
