@@ -169,6 +169,10 @@ func TestAnswersThatMustNotBeSentAreNotJudged(t *testing.T) {
 		require.Equal(t, []any{1.0, "answer"}, []any{place["row"], place["column"]}, path)
 	}
 	require.Len(t, judging.Calls(), 2)
+	tried := s.entry(t, "POST", "evaluators/test", object{"kind": "judge", "config": object{"model_id": model,
+		"prompt": "{{answer}}"}, "question": "q1", "answer": "绝密"}, 200)
+	require.Equal(t, "SENSITIVE_CONTENT", tried["error_code"], "a trial does not send it, either")
+	require.Len(t, judging.Calls(), 2)
 	var entries []struct {
 		Object string `db:"object_id"`
 		Status int    `db:"status"`

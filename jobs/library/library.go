@@ -513,6 +513,16 @@ func (s *Service) TryJudge(ctx context.Context, scope db.Scope, config json.RawM
 	if err != nil {
 		return tried, err
 	}
+	screen, err := tasks.NewScreen(ctx, s.Tasks.Store, scope.Home(), s.Tasks.SensitivePatterns)
+	if err != nil {
+		return tried, err
+	}
+	if refusal := screen.Refuse(ctx, maps.Values(values)); refusal != nil {
+		tried.Answer = *refusal
+		tried.ErrorMessage = evaluate.JudgeUnanswered(tried.ErrorCode, tried.ErrorMessage)
+		tried.JudgeVerdict = read.Decide(nil)
+		return tried, nil
+	}
 	task := db.Task{TimeoutSeconds: int(testTimeout.Seconds())}
 	wanted := 1
 	if withVotes {
