@@ -217,6 +217,8 @@ define require
 	  command -v chromium >/dev/null || missing="$$missing chromium"; \
 	  command -v pgbouncer >/dev/null || missing="$$missing pgbouncer"; \
 	  command -v soffice >/dev/null || missing="$$missing libreoffice-calc-nogui"; \
+	  command -v python3 >/dev/null || missing="$$missing python3"; \
+	  command -v node >/dev/null || missing="$$missing nodejs"; \
 	  ls /usr/share/fonts/*/noto/*CJK* >/dev/null 2>&1 || fc-list 2>/dev/null | grep -qi cjk || missing="$$missing fonts-noto-cjk"; \
 	fi; \
 	[ -z "$$missing" ] && exit 0; \

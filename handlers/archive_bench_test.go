@@ -14,8 +14,8 @@ import (
 )
 
 // BenchmarkArchive exports a task of 1,000 questions × 5 answers of 1,000 characters as an archive and imports it
-// again, over real HTTP. It prints how long both took, compared with packing or unpacking the same parts and hashing them, and
-// by how much the process's memory grew.
+// again, over real HTTP. It prints how long both took, compared with packing or unpacking the same parts and hashing
+// them, and by how much the process's memory grew.
 func BenchmarkArchive(b *testing.B) {
 	const questions, runs, size = 1000, 5, 1000
 	s := newSite(b, false)
