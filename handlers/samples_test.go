@@ -282,7 +282,7 @@ func TestAJudgeIsTuned(t *testing.T) {
 	values := formOf(page)
 	values["try_task"], values["config_threshold"] = "judged-20", "20"
 	shown := s.post(t, path+"test", values).page(t).Find("#tried")
-	require.Equal(t, []string{"3 / 6（50.0%）", "4 / 6（66.7%）"}, shown.Find("tbody td:nth-child(2)").Map(
+	require.Equal(t, []string{"3 / 6（50.0%）", "4 / 6（66.7%）"}, shown.Find("tbody tr:first-child td").Map(
 		func(_ int, cell *goquery.Selection) string { return cell.Text() }))
 	require.Equal(t, 2, shown.Find(".tried li").Length(), "people failed two answers that it passes")
 	require.Contains(t, shown.Find(".tried li").First().Text(), "人：不通过")

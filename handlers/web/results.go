@@ -265,6 +265,7 @@ func (p *Pages) readReport(c echo.Context, report *results.Report) (reviews read
 		report.IsByMeaning = by == results.ByMeaning
 	}
 	report.Reviewer = reviewer(c)
+	report.Task = asSeen(ctx, report.Task)
 	if report.Query.Sample != nil {
 		if report.Drawn, err = p.reviews.Sample(ctx, report.Task.ID, *report.Query.Sample); err != nil {
 			return reviews, err
@@ -301,6 +302,12 @@ func (p *Pages) readReport(c echo.Context, report *results.Report) (reviews read
 		err = request.ParameterFault(absent, request.Existing())
 	}
 	return reviews, err
+}
+
+// asSeen returns a task whose verdicts are hidden only from those who may judge: nobody else is influenced by them.
+func asSeen(ctx context.Context, task db.Task) db.Task {
+	task.HidesReviews = task.HidesReviews && request.From(ctx).Role.Allows(people.Reviewer)
+	return task
 }
 
 // readEvaluations reads which questions have runs that did not pass an evaluator, or that a judge could not rate.

@@ -293,7 +293,7 @@ func (p *Pages) listVersions(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	versions = review.Visible(task, versions, reviewer(c))
+	versions = review.Visible(asSeen(c.Request().Context(), task), versions, reviewer(c))
 	return pages.Render(c, http.StatusOK, judging.History(versions))
 }
 
@@ -505,7 +505,7 @@ func (p *Pages) showPresence(c echo.Context) error {
 		if err != nil || after < 0 {
 			return request.ParameterFault("after", request.Between(0, math.MaxInt32))
 		}
-		if task.HidesReviews {
+		if asSeen(ctx, task).HidesReviews {
 			return pages.Render(c, http.StatusOK, judging.PresentPart(present)) // pages show these when they are loaded
 		}
 		if present.Changes, err = p.reviews.Since(ctx, task.ID, reviewer(c), after, judging.MostChanges+1); err != nil {

@@ -29,21 +29,20 @@ type Tuned struct {
 	Unrated int
 }
 
-// FitLine sums up how far a judge agrees with people.
-func FitLine(l text.Locale, fit review.Fit) (agreement, kappa, fitness string) {
-	agreement = l.Text("evaluator.tune.agreed", "Agreed", fit.Confusion.PassPass+fit.Confusion.FailFail, "Both", fit.N,
-		"Percent", text.Percent(fit.Agreement))
-	kappa, fitness = "–", "–"
+// FitLine sums up how far a judge agrees with people: the agreement, κ and the fitness.
+func FitLine(l text.Locale, fit review.Fit) (line [3]string) {
+	line = [3]string{l.Text("evaluator.tune.agreed", "Agreed", fit.Confusion.PassPass+fit.Confusion.FailFail, "Both",
+		fit.N, "Percent", text.Percent(fit.Agreement)), "–", "–"}
 	if fit.Kappa != nil {
-		kappa = decimals(*fit.Kappa)
+		line[1] = decimals(*fit.Kappa)
 	}
 	if fit.KappaInterval != nil {
-		kappa += " [" + decimals(fit.KappaInterval[0]) + ", " + decimals(fit.KappaInterval[1]) + "]"
+		line[1] += " [" + decimals(fit.KappaInterval[0]) + ", " + decimals(fit.KappaInterval[1]) + "]"
 	}
 	if fit.Fitness != nil {
-		fitness = l.Text("fitness." + string(*fit.Fitness))
+		line[2] = l.Text("fitness." + string(*fit.Fitness))
 	}
-	return agreement, kappa, fitness
+	return line
 }
 
 // FitSentences returns sentences that state how far a judge agrees with people in a task, and what it is fit for.
