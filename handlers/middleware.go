@@ -173,8 +173,29 @@ func (s *Server) keepPrivate(next echo.HandlerFunc) echo.HandlerFunc {
 }
 
 // measureRequests counts requests by route. Values that a client may invent (unknown paths, methods and hosts) share
-// one label, because every label stays in memory.
+// one label, because every label stays in memory. Streams of events last as long as their clients want, so only how
+// many are open is counted.
 func measureRequests(registry *prometheus.Registry) echo.MiddlewareFunc {
+	streams := prometheus.NewGauge(prometheus.GaugeOpts{Name: "wending_streams",
+		Help: "Open streams of events, which the metrics of requests leave out."})
+	registry.MustRegister(streams)
+	measured := requestMetrics(registry)
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		measure := measured(next)
+		return func(c echo.Context) error {
+			switch c.Path() {
+			case paths.APITasks + "/:task_id/progress", paths.APITasks + "/:task_id/units/:unit_id/events":
+			default:
+				return measure(c)
+			}
+			streams.Inc()
+			defer streams.Dec()
+			return next(c)
+		}
+	}
+}
+
+func requestMetrics(registry *prometheus.Registry) echo.MiddlewareFunc {
 	known := append([]string{http.MethodHead, http.MethodOptions}, methods...)
 	return echoprometheus.NewMiddlewareWithConfig(echoprometheus.MiddlewareConfig{
 		Subsystem: "wending", Registerer: registry,

@@ -39,12 +39,34 @@ func NewMetrics(registry prometheus.Registerer, queue *Queue) *Metrics {
 			Help: "Results rejected because another worker had the unit."}),
 	}
 	registry.MustRegister(m.calls, m.latency, m.tokens, m.lanesBusy, m.lostUnits, m.lateResults)
-	for _, name := range []string{QueueEvaluation, QueueControl} {
-		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "wending_queue_depth", Help: "Jobs waiting in Redis.", ConstLabels: prometheus.Labels{"queue": name},
-		}, func() float64 { return queue.depth(name) }))
-	}
+	registry.MustRegister(queueMetrics{queue})
 	return m
+}
+
+// queueMetrics are the metrics of Redis.
+type queueMetrics struct{ queue *Queue }
+
+var (
+	redisUp    = prometheus.NewDesc("wending_redis_up", "1 if Redis answers, 0 if it does not.", nil, nil)
+	queueDepth = prometheus.NewDesc("wending_queue_depth", "Jobs waiting in Redis; missing while it does not answer.",
+		[]string{"queue"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (m queueMetrics) Describe(all chan<- *prometheus.Desc) { all <- redisUp; all <- queueDepth }
+
+// Collect implements prometheus.Collector.
+func (m queueMetrics) Collect(all chan<- prometheus.Metric) {
+	up := 1.0
+	for _, name := range []string{QueueEvaluation, QueueControl} {
+		depth, err := m.queue.depth(name)
+		if err != nil {
+			up = 0
+			break
+		}
+		all <- prometheus.MustNewConstMetric(queueDepth, prometheus.GaugeValue, float64(depth), name)
+	}
+	all <- prometheus.MustNewConstMetric(redisUp, prometheus.GaugeValue, up)
 }
 
 // CallEnded implements crew.Observer. Targets are labelled by kind and protocol only: their names are chosen by

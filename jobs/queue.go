@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -124,13 +125,20 @@ func (q *Queue) waiting(queue string) (map[uuid.UUID]int, error) {
 	}
 }
 
-// depth returns how many jobs wait in a queue; zero if Redis does not respond.
-func (q *Queue) depth(queue string) float64 {
-	info, err := q.inspector.GetQueueInfo(queue)
-	if err != nil {
-		return 0
+// depth returns how many jobs wait in a queue, or an error if Redis does not respond.
+func (q *Queue) depth(queue string) (int, error) {
+	known, err := q.inspector.Queues()
+	if err == nil && !slices.Contains(known, queue) { // no job was ever enqueued
+		return 0, nil
 	}
-	return float64(info.Pending + info.Scheduled)
+	var info *asynq.QueueInfo
+	if err == nil {
+		info, err = q.inspector.GetQueueInfo(queue)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the queue %s: %w", queue, err)
+	}
+	return info.Pending + info.Scheduled, nil
 }
 
 func readLaunchArgs(job *asynq.Task) (uuid.UUID, error) {

@@ -109,6 +109,9 @@ func (c backupCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) (
 	if err := os.Rename(aside.Name(), c.File); err != nil {
 		return err
 	}
+	if err := s.database(ctx, func(url string) error { return recordBackup(ctx, url) }); err != nil {
+		return fmt.Errorf("%s is complete, but not recorded as the last backup: %w", c.File, err)
+	}
 	_, err = fmt.Fprintf(stdout, "%s: the database and %d files\n", c.File, len(b.written))
 	if err == nil && b.folders[assetsName] == "" {
 		_, err = fmt.Fprintln(stdout, "not included: the files that agents produced, which are stored at BLOB_URL")
@@ -117,6 +120,16 @@ func (c backupCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) (
 		_, err = fmt.Fprintln(stdout, "not included: SECRET_KEY; keep it elsewhere, or the secrets can never be decrypted")
 	}
 	return err
+}
+
+// recordBackup records in the database at url that a backup has finished.
+func recordBackup(ctx context.Context, url string) error {
+	store, err := db.Open(ctx, url, 1)
+	if err != nil {
+		return err
+	}
+	defer store.Close() //nolint:errcheck // nothing is pending
+	return upkeep.NewMonitor(store).BackedUp(ctx)
 }
 
 // backupWriter writes a backup. written maps the files already in it to their modification times.

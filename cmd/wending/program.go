@@ -179,8 +179,10 @@ func (s *Settings) connect(ctx context.Context, log *slog.Logger, e endpoints) (
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		newBuildInfo())
 	p.metrics = jobs.NewMetrics(p.registry, p.queue)
+	p.registry.MustRegister(vitals{p.store})
 	if e.listener != nil {
 		s.registerDisk(p.registry)
+		p.registry.MustRegister(&installation{store: p.store})
 	}
 	return p, nil
 }

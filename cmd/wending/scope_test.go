@@ -69,7 +69,8 @@ var unscoped = map[string]string{
 	"db/outbox Claim": ofWork, "db/outbox Tidy": ofWork, "db/outbox AnnounceProgress": ofWork,
 	"db/report UnassessedTask": ofWork,
 	"db/upkeep lostEntries":    ofWork, "db/upkeep lostTargets": ofWork, "db/upkeep giveUp": ofWork,
-	"db/upkeep Prune": ofWork, "db/upkeep Measure": ofWork,
+	"db/upkeep Prune": ofWork, "db/upkeep Measure": ofWork, "db/upkeep readFigures": ofWork,
+	"db/upkeep Figures": ofWork,
 }
 
 // projectTables returns an expression that matches the tables whose rows belong to a project.

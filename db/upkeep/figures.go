@@ -1,0 +1,101 @@
+package upkeep
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"wending/db"
+	"wending/db/pg"
+)
+
+// Monitor reads the figures of an installation that operators watch.
+type Monitor struct{ db *pg.Pool }
+
+// NewMonitor returns the Monitor of a store.
+func NewMonitor(store *db.Store) Monitor { return Monitor{store.Pool()} }
+
+// Figures describe the state of an installation.
+type Figures struct {
+	// Tasks counts tasks by status.
+	Tasks map[string]int
+	// Firings counts the firings of schedules within the last hour, by outcome.
+	Firings map[string]int
+	// QueuedUnits and RunningUnits count the units of active launches. WaitingSeconds is how long a launch has waited
+	// for its first lane, or for another after its last one ended; 0 if none waits.
+	QueuedUnits    int     `db:"queued_units"`
+	RunningUnits   int     `db:"running_units"`
+	WaitingSeconds float64 `db:"waiting_seconds"`
+	// PendingDeliveries wait to be sent, FailedDeliveries were given up within the last hour.
+	PendingDeliveries int `db:"pending_deliveries"`
+	FailedDeliveries  int `db:"failed_deliveries"`
+	// MissedFirings are the planned times that passed within the last hour before their schedule fired.
+	MissedFirings int `db:"missed_firings"`
+	Workers       int `db:"workers"`
+	Lanes         int `db:"lanes"`
+	AuditEntries  int `db:"audit_entries"`
+	// LastBackupAt is when the last backup finished; nil means never.
+	LastBackupAt *time.Time `db:"last_backup_at"`
+}
+
+const readFigures = `
+	WITH active AS (
+		SELECT l.id, l.waits_since,
+			(SELECT count(*) FROM units WHERE launch_id = l.id AND state = 'QUEUED') AS queued,
+			(SELECT count(*) FROM units WHERE launch_id = l.id AND state = 'RUNNING') AS running,
+			EXISTS (SELECT FROM lanes WHERE launch_id = l.id) AS has_lane
+		FROM launches l
+		WHERE l.status IN ('PENDING', 'RUNNING', 'STOPPING'))
+	SELECT
+		coalesce((SELECT sum(queued) FROM active), 0) AS queued_units,
+		coalesce((SELECT sum(running) FROM active), 0) AS running_units,
+		coalesce((SELECT extract(epoch FROM now() - min(waits_since)) FROM active WHERE NOT has_lane), 0) AS waiting_seconds,
+		(SELECT count(*) FROM deliveries WHERE state = 'PENDING') AS pending_deliveries,
+		(SELECT count(*) FROM deliveries WHERE state = 'FAILED' AND ended_at > now() - interval '1 hour')
+			AS failed_deliveries,
+		coalesce((SELECT sum(f.missed) FROM schedules s JOIN firings f ON f.schedule_id = s.id
+			AND f.planned_at > now() - interval '1 hour'), 0) AS missed_firings,
+		(SELECT count(*) FROM workers WHERE beat_at > now() - $1 * interval '1 second') AS workers,
+		coalesce((SELECT sum(lanes) FROM workers WHERE beat_at > now() - $1 * interval '1 second'), 0) AS lanes,
+		(SELECT last_seq - first_seq FROM audit_chain) AS audit_entries,
+		(SELECT last_backup_at FROM installation) AS last_backup_at`
+
+// Figures reads the figures.
+func (m Monitor) Figures(ctx context.Context) (figures Figures, err error) {
+	if err := m.db.GetContext(ctx, &figures, readFigures, db.WorkerDeadAfter.Seconds()); err != nil {
+		return figures, pg.Classify("read the figures", err)
+	}
+	if figures.Tasks, err = m.counts(ctx, `SELECT status AS name, count(*) FROM evaluation_tasks GROUP BY status`); err != nil {
+		return figures, err
+	}
+	figures.Firings, err = m.counts(ctx, `
+		SELECT f.outcome AS name, count(*)
+		FROM schedules s
+		JOIN firings f ON f.schedule_id = s.id AND f.planned_at > now() - interval '1 hour'
+		GROUP BY f.outcome`)
+	return figures, err
+}
+
+func (m Monitor) counts(ctx context.Context, query string) (map[string]int, error) {
+	var rows []struct {
+		Name  string `db:"name"`
+		Count int    `db:"count"`
+	}
+	if err := m.db.SelectContext(ctx, &rows, query); err != nil {
+		return nil, pg.Classify("read the figures", err)
+	}
+	counts := make(map[string]int, len(rows))
+	for _, row := range rows {
+		counts[row.Name] = row.Count
+	}
+	return counts, nil
+}
+
+// Connections describes the pool's connections.
+func (m Monitor) Connections() sql.DBStats { return m.db.Stats() }
+
+// BackedUp records that a backup has finished.
+func (m Monitor) BackedUp(ctx context.Context) error {
+	_, err := m.db.ExecContext(ctx, `UPDATE installation SET last_backup_at = now()`)
+	return pg.Classify("record the backup", err)
+}
