@@ -55,7 +55,8 @@ func (s *Server) logRequests(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		attributes := []any{
 			"method", methodOf(r), "path", loggedPath(c), "status", response.Status, "bytes", response.Size,
-			"duration_ms", time.Since(start).Milliseconds(), "request_id", request.From(r.Context()).ID,
+			"duration_ms", time.Since(start).Milliseconds(), "client", c.RealIP(),
+			"request_id", request.From(r.Context()).ID,
 		}
 		if id := c.Param("taskId") + c.Param("task_id"); id != "" {
 			attributes = append(attributes, "task_id", id)

@@ -398,7 +398,9 @@ func (s *Server) failed(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	id := request.From(ctx).ID
-	s.Log.ErrorContext(ctx, "request failed", "request_id", id, "error", err)
+	info := request.From(ctx)
+	id := info.ID
+	s.Log.ErrorContext(ctx, "request failed", "request_id", id, "client", info.Actor.Address, "actor", info.Who.Name,
+		"error", err)
 	s.Report(err, map[string]string{"request_id": id})
 }
