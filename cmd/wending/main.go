@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -38,13 +39,19 @@ type commands struct {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
+	code := runLogging(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr, catchOthers)
 	stop()
 	os.Exit(code)
 }
 
 // run parses the command line and the environment, and runs one subcommand until it is done or ctx ends.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+	return runLogging(ctx, args, getenv, stdout, stderr, func(*slog.Logger) {})
+}
+
+// runLogging is like run. It calls logsTo with the log that the settings describe.
+func runLogging(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer,
+	logsTo func(*slog.Logger)) int {
 	file, err := godotenv.Read()
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		_, _ = fmt.Fprintln(stderr, "wending: .env cannot be read:", err)
@@ -78,7 +85,12 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	chosen.BindTo(ctx, (*context.Context)(nil))
 	chosen.BindTo(stdout, (*io.Writer)(nil))
 	log := newLogger(stderr, cli.Settings)
-	err = chosen.Run(&cli.Settings, log, errorWriter{stderr})
+	logsTo(log)
+	return exitCode(ctx, chosen.Run(&cli.Settings, log, errorWriter{stderr}), log, cli.LogFormat, stderr)
+}
+
+// exitCode prints the error with which a command ended, and returns the program's exit code.
+func exitCode(ctx context.Context, err error, log *slog.Logger, format string, stderr io.Writer) int {
 	exit := (*exitError)(nil)
 	switch {
 	case err == nil:
@@ -89,6 +101,9 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	case errors.Is(err, errStopped):
 		log.InfoContext(ctx, errStopped.Error())
 		return 0
+	case format == "json":
+		log.ErrorContext(ctx, "wending ended with an error", "error", err)
+		return 1
 	}
 	_, _ = fmt.Fprintln(stderr, "wending:", err)
 	return 1

@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"log/slog"
 	"net"
 	"net/url"
 	"path/filepath"
@@ -72,16 +70,6 @@ type Settings struct {
 	SentryDSN    string `name:"sentry-dsn" from:"SENTRY_DSN" help:"Sentry DSN to which internal errors are reported; if unset, they are only logged ($SENTRY_DSN)."`
 	LogFormat    string `from:"LOG_FORMAT" default:"text" enum:"text,json" help:"Log format: text or json ($LOG_FORMAT)."`
 	LogLevel     string `from:"LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Log level: debug, info, warn or error ($LOG_LEVEL)."`
-}
-
-func newLogger(w io.Writer, s Settings) *slog.Logger {
-	var level slog.Level
-	_ = level.UnmarshalText([]byte(s.LogLevel)) // the parser has already checked it
-	options := &slog.HandlerOptions{Level: level}
-	if s.LogFormat == "json" {
-		return slog.New(slog.NewJSONHandler(w, options))
-	}
-	return slog.New(slog.NewTextHandler(w, options))
 }
 
 // defaults checks the settings of tasks and returns them.
