@@ -84,6 +84,9 @@ func parseRedis(address string) (asynq.RedisConnOpt, error) {
 		DialTimeout: redisPatience, ReadTimeout: redisPatience, WriteTimeout: redisPatience}, nil
 }
 
+// Ping returns an error if Redis does not answer.
+func (q *Queue) Ping() error { return q.client.Ping() }
+
 // Close closes the connections.
 func (q *Queue) Close() error { return errors.Join(q.client.Close(), q.inspector.Close()) }
 

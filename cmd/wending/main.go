@@ -33,6 +33,7 @@ type commands struct {
 	Token       tokenCommand       `cmd:"" help:"Create tokens for programs."`
 	Audit       auditCommand       `cmd:"" help:"Check that no audit entry was changed or removed."`
 	DemoAgent   demoAgentCommand   `cmd:"" help:"Run a small demo agent with unstable answers."`
+	Doctor      doctorCommand      `cmd:"" help:"Check the settings, database, key, Redis, stores and network, and say what to do; exits with 1 if a check failed."`
 	Healthcheck healthcheckCommand `cmd:"" help:"Check the server's health; exits with 0 if it is healthy."`
 	Version     versionCommand     `cmd:"" help:"Print the version."`
 }

@@ -99,3 +99,27 @@ func (m Monitor) BackedUp(ctx context.Context) error {
 	_, err := m.db.ExecContext(ctx, `UPDATE installation SET last_backup_at = now()`)
 	return pg.Classify("record the backup", err)
 }
+
+// Server describes the database server.
+type Server struct {
+	// Version is complete, such as 15.18.
+	Version        string    `db:"version"`
+	Major          int       `db:"major"`
+	Now            time.Time `db:"now"`
+	IsStandby      bool      `db:"is_standby"`
+	Connections    int       `db:"connections"`
+	MaxConnections int       `db:"max_connections"`
+}
+
+// Server describes the server that the pool is connected to.
+func (m Monitor) Server(ctx context.Context) (server Server, err error) {
+	const describe = `
+		SELECT current_setting('server_version') AS version,
+			current_setting('server_version_num')::int / 10000 AS major,
+			clock_timestamp() AS now,
+			pg_is_in_recovery() AS is_standby,
+			(SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS connections,
+			current_setting('max_connections')::int AS max_connections`
+	err = m.db.GetContext(ctx, &server, describe)
+	return server, pg.Classify("describe the server", err)
+}

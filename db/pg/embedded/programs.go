@@ -17,8 +17,8 @@ var ErrNoPostgres = errors.New(
 	"no PostgreSQL server found on this machine; install one (Debian, Ubuntu: apt-get install postgresql) or set " +
 		"DATABASE_URL")
 
-// oldestMajor is the oldest major version of PostgreSQL that the statements and migrations work on.
-const oldestMajor = 13
+// OldestMajor is the oldest major version of PostgreSQL that the statements and migrations work on.
+const OldestMajor = 13
 
 // program is one of PostgreSQL's programs on this machine.
 type program struct {
@@ -88,13 +88,13 @@ func serverFor(ctx context.Context, dir string) (folder string, err error) {
 	content, err := os.ReadFile(filepath.Join(dir, "PG_VERSION"))
 	if errors.Is(err, os.ErrNotExist) {
 		for _, one := range installed {
-			if one.major >= oldestMajor {
+			if one.major >= OldestMajor {
 				return filepath.Dir(one.path), nil
 			}
 		}
 		if len(installed) > 0 {
 			return "", fmt.Errorf("this machine has PostgreSQL %s, but Wending needs version %d or later",
-				strings.Join(versions, ", "), oldestMajor)
+				strings.Join(versions, ", "), OldestMajor)
 		}
 		return "", ErrNoPostgres
 	}
@@ -103,7 +103,7 @@ func serverFor(ctx context.Context, dir string) (folder string, err error) {
 	}
 	made := strings.TrimSpace(string(content))
 	for _, one := range installed {
-		if one.major == majorOf(made) && one.major >= oldestMajor {
+		if one.major == majorOf(made) && one.major >= OldestMajor {
 			return filepath.Dir(one.path), nil
 		}
 	}
@@ -114,6 +114,12 @@ func serverFor(ctx context.Context, dir string) (folder string, err error) {
 	return "", fmt.Errorf("the database in %s was created by PostgreSQL %s, but this machine has %s; "+
 		"install PostgreSQL %s again (Debian, Ubuntu: apt-get install postgresql-%s), which is found beside other versions, "+
 		"or move the data to another version with pg_upgrade", dir, made, has, made, made)
+}
+
+// CheckServer returns an error unless the binaries for the database in dir, which may not exist yet, are installed.
+func CheckServer(ctx context.Context, dir string) error {
+	_, err := serverFor(ctx, dir)
+	return err
 }
 
 // FindTool returns the path of one of PostgreSQL's client programs for a server of a major version: of the same version

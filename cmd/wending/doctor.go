@@ -1,0 +1,299 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"wending/db"
+	"wending/db/pg/embedded"
+	"wending/db/upkeep"
+	"wending/jobs"
+	"wending/jobs/secret"
+	"wending/jobs/tasks"
+	"wending/views/paths"
+)
+
+type doctorCommand struct{}
+
+// doctor checks what a process needs, and prints a line for each check.
+type doctor struct {
+	settings *Settings
+	out      io.Writer
+	failed   int
+}
+
+// doctorTime bounds each check of another server.
+const doctorTime = 10 * time.Second
+
+// warning is the result of a check that passes, but shows something that is worth a look.
+type warning struct{ text string }
+
+func (w warning) Error() string { return w.text }
+
+// Run checks the settings and everything that they name, and prints what to do about what is wrong. It changes nothing,
+// except that it writes and removes a small file in the store.
+func (doctorCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) error {
+	d := &doctor{settings: s, out: stdout}
+	d.check("version", func() (string, error) { return buildVersion(), nil })
+	d.check("settings", d.checkSettings)
+	d.check("data folder", d.checkFolder)
+	d.checkDatabase(ctx)
+	d.check("Redis", func() (string, error) { return d.checkRedis() })
+	d.check("store of files", func() (string, error) { return d.checkStore(ctx) })
+	d.check("backup tools", func() (string, error) { return d.checkTools(ctx) })
+	d.checkNetwork(ctx)
+	if d.failed > 0 {
+		return fmt.Errorf("checks that failed: %d", d.failed)
+	}
+	return nil
+}
+
+// check prints the outcome of one check: what was found, a warning, or what to do.
+func (d *doctor) check(name string, look func() (found string, err error)) bool {
+	found, err := look()
+	state, is := "ok", warning{}
+	switch {
+	case errors.As(err, &is):
+		state, found = "warning", is.text
+	case err != nil:
+		state, found = "FAILED", err.Error()
+		d.failed++
+	}
+	_, _ = fmt.Fprintf(d.out, "%-8s %-18s %s\n", state, name, found)
+	return state != "FAILED"
+}
+
+func (d *doctor) checkSettings() (string, error) {
+	if _, err := d.settings.defaults(); err != nil {
+		return "", err
+	}
+	if _, err := d.settings.publicURL(); err != nil {
+		return "", err
+	}
+	if err := d.settings.checkExposure(); err != nil {
+		return "", err
+	}
+	if (d.settings.DatabaseURL == "") != (d.settings.RedisURL == "") {
+		return "", warning{"only one of DATABASE_URL and REDIS_URL is set: 'wending up' starts the other server itself, " +
+			"'serve' and 'worker' need both"}
+	}
+	if d.settings.DatabaseURL != "" && d.settings.SecretKey == "" {
+		return "", warning{"SECRET_KEY is not set: the key in DATA_DIR is used, which other machines do not have"}
+	}
+	return "valid; sign-in: " + d.settings.Auth, nil
+}
+
+func (d *doctor) checkFolder() (string, error) {
+	folder := d.settings.DataDir
+	if _, err := os.Stat(folder); errors.Is(err, os.ErrNotExist) {
+		return "", warning{folder + " does not exist yet; the first start creates it"}
+	}
+	probe, err := os.CreateTemp(folder, ".wending-doctor-*")
+	if err != nil {
+		return "", fmt.Errorf("this account cannot write to DATA_DIR: %w", err)
+	}
+	if err := errors.Join(probe.Close(), os.Remove(probe.Name())); err != nil {
+		return "", err
+	}
+	space, err := d.settings.space()
+	if err != nil {
+		return "", err
+	}
+	room := fmt.Sprintf("%s: %d%% of the disk used, %d MiB free", folder, space.Percent(), space.Free>>20)
+	switch {
+	case space.IsFull():
+		return "", errors.New(room + ": new tasks and launches are refused; delete tasks or enlarge the disk")
+	case space.IsNearlyFull():
+		return "", warning{room + ": delete tasks or enlarge the disk soon"}
+	}
+	return room, nil
+}
+
+// checkDatabase checks the configured database, or the one in the data folder.
+func (d *doctor) checkDatabase(ctx context.Context) {
+	_, err := os.Stat(filepath.Join(d.settings.DataDir, "postgres", "PG_VERSION"))
+	if d.settings.DatabaseURL == "" && err != nil {
+		d.check("PostgreSQL", func() (string, error) {
+			return "the first start of 'wending up' creates a database", embedded.CheckServer(ctx, d.settings.DataDir)
+		})
+		return
+	}
+	isThere := d.check("PostgreSQL", func() (found string, err error) {
+		err = d.settings.database(ctx, func(url string) error {
+			ctx, cancel := context.WithTimeout(ctx, doctorTime)
+			defer cancel()
+			store, err := db.Open(ctx, url, 2)
+			if err != nil {
+				return fmt.Errorf("%w: check DATABASE_URL, and that the server accepts connections from here", err)
+			}
+			defer store.Close() //nolint:errcheck // only read
+			found, err = d.describeServer(ctx, store)
+			d.checkKey(ctx, store)
+			return err
+		})
+		return found, err
+	})
+	if isThere && d.settings.DirectURL != "" {
+		d.check("pooler", func() (string, error) {
+			ctx, cancel := context.WithTimeout(ctx, doctorTime)
+			defer cancel()
+			store, err := db.Open(ctx, d.settings.DatabaseURL, 1)
+			if err != nil {
+				return "", fmt.Errorf("DATABASE_URL: %w", err)
+			}
+			return "answers", store.Close()
+		})
+	}
+}
+
+// describeServer describes the server: its version, schema, connections and clock.
+func (d *doctor) describeServer(ctx context.Context, store *db.Store) (string, error) {
+	server, err := upkeep.NewMonitor(store).Server(ctx)
+	if err != nil {
+		return "", err
+	}
+	found := fmt.Sprintf("PostgreSQL %s, %d of %d connections in use", server.Version, server.Connections,
+		server.MaxConnections)
+	switch apart := time.Since(server.Now).Abs(); {
+	case server.Major < embedded.OldestMajor:
+		return "", fmt.Errorf("%s: Wending needs version %d or later", found, embedded.OldestMajor)
+	case server.IsStandby:
+		return "", errors.New(found + ": this server is a standby, which is read-only; point DATABASE_URL at the primary")
+	case apart > 5*time.Second:
+		return "", warning{fmt.Sprintf("%s; its clock differs from this machine's by %v: synchronise both (NTP)", found,
+			apart.Round(time.Second))}
+	case server.MaxConnections-server.Connections < d.settings.MaxConns:
+		return "", warning{fmt.Sprintf("%s, but a process may open %d (DATABASE_MAX_CONNECTIONS): lower that, or raise "+
+			"max_connections", found, d.settings.MaxConns)}
+	}
+	if err := store.Ready(ctx); err != nil {
+		return "", err
+	}
+	return found, nil
+}
+
+// checkKey checks that the process has the database's key, without creating either.
+func (d *doctor) checkKey(ctx context.Context, store *db.Store) {
+	d.check("secret key", func() (string, error) {
+		if _, err := d.settings.keptKeys(); d.settings.SecretKey == "" && errors.Is(err, os.ErrNotExist) {
+			return "", warning{"neither SECRET_KEY nor " + d.settings.keyFile() + " exists: the first start creates a key"}
+		}
+		keys, err := d.settings.secretKeys()
+		if err != nil {
+			return "", err
+		}
+		if keys.Salt, err = upkeep.NewSecrets(store).Salt(ctx); err != nil {
+			return "", warning{"not checked: the database has no tables yet"}
+		}
+		sealer, err := secret.NewSealer(keys)
+		if err != nil {
+			return "", err
+		}
+		isForeign, err := tasks.IsForeign(ctx, store, sealer)
+		if err == nil && isForeign {
+			err = tasks.ErrForeignKey
+		}
+		return "it is the database's", err
+	})
+}
+
+func (d *doctor) checkRedis() (string, error) {
+	if d.settings.RedisURL == "" {
+		return "REDIS_URL is not set: 'wending up' runs its own", nil
+	}
+	queue, err := jobs.NewQueue(d.settings.RedisURL)
+	if err != nil {
+		return "", err
+	}
+	defer queue.Close() //nolint:errcheck // nothing is pending
+	if err := queue.Ping(); err != nil {
+		return "", fmt.Errorf("%w: check REDIS_URL, its password and, with rediss://, its certificate (SSL_CERT_FILE)", err)
+	}
+	return "answers", nil
+}
+
+// checkStore writes, reads and removes a file.
+func (d *doctor) checkStore(ctx context.Context) (string, error) {
+	if d.settings.BlobURL == "" {
+		return "BLOB_URL is not set: files of agents are in the data folder", nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, doctorTime)
+	defer cancel()
+	files, err := d.settings.assetFiles()
+	if err != nil {
+		return "", err
+	}
+	key := "doctor-" + uuid.NewString()
+	if err := files.Put(ctx, key, strings.NewReader("ok"), 2); err != nil {
+		return "", fmt.Errorf("%w: check BLOB_URL and, with S3, the access key", err)
+	}
+	file, err := files.Open(ctx, key)
+	if err != nil {
+		return "", err
+	}
+	return "a file was written, read and removed", errors.Join(file.Close(), files.Delete(ctx, key))
+}
+
+func (d *doctor) checkTools(ctx context.Context) (string, error) {
+	path, err := embedded.FindTool(ctx, "pg_dump", 0)
+	if err != nil {
+		return "", warning{err.Error() + "; only 'wending backup' and 'restore' need it"}
+	}
+	return path, nil
+}
+
+// checkNetwork checks the other servers that the settings name.
+func (d *doctor) checkNetwork(ctx context.Context) {
+	client := &http.Client{Timeout: doctorTime}
+	if issuer := strings.TrimRight(d.settings.OIDCIssuer, "/"); issuer != "" {
+		d.check("OpenID provider", func() (string, error) {
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, issuer+"/.well-known/openid-configuration", nil)
+			if err != nil {
+				return "", err
+			}
+			response, err := client.Do(request)
+			if err != nil {
+				return "", err
+			}
+			if response.StatusCode != http.StatusOK {
+				err = fmt.Errorf("%s answers %s: check OIDC_ISSUER", request.URL, response.Status)
+			}
+			return "answers", errors.Join(err, response.Body.Close())
+		})
+	}
+	if address, err := url.Parse(d.settings.SMTPURL); err == nil && address.Host != "" {
+		d.check("mail server", func() (string, error) {
+			dialer := net.Dialer{Timeout: doctorTime}
+			connection, err := dialer.DialContext(ctx, "tcp", address.Host)
+			if err != nil {
+				return "", fmt.Errorf("%w: check SMTP_URL", err)
+			}
+			return "accepts connections", connection.Close()
+		})
+	}
+	if d.settings.PublicURL != "" {
+		d.check("public address", func() (string, error) {
+			address := strings.TrimRight(d.settings.PublicURL, "/") + paths.Live
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+			if err != nil {
+				return "", err
+			}
+			response, err := client.Do(request)
+			if err != nil {
+				return "", warning{err.Error() + ": it may answer elsewhere, or once Wending runs"}
+			}
+			return "answers " + response.Status, response.Body.Close()
+		})
+	}
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"bytes"
+	"net"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"wending/db/dbtest"
+)
+
+// The doctor finds everything in order beside a running program, and names what is wrong and what to do about it. It
+// leaves no key behind.
+func TestTheDoctorSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	database, redis, folder := dbtest.Start(t), dbtest.Redis(t), dbtest.Folder(t)
+	shared := []string{"--database-url", database, "--redis-url", redis, "--data-dir", folder}
+	doctor := func(args ...string) (code int, states map[string]string, said string) {
+		var out, log bytes.Buffer
+		code = run(t.Context(), append([]string{"doctor"}, args...), func(string) string { return "" }, &out, &log)
+		states = map[string]string{}
+		for _, line := range regexp.MustCompile(`(?m)^(\S+) +(.{18}) `).FindAllStringSubmatch(out.String(), -1) {
+			states[string(bytes.TrimSpace([]byte(line[2])))] = line[1]
+		}
+		return code, states, out.String()
+	}
+	code, states, said := doctor(shared...)
+	require.Zero(t, code, said)
+	require.Equal(t, "warning", states["secret key"], said)
+	require.NoFileExists(t, folder+"/secret.key")
+
+	start(t, append([]string{"serve", "--listen-addr", "127.0.0.1:0", "--secret-key", dbtest.SecretKey}, shared...)...)
+	code, states, said = doctor(append(shared, "--secret-key", dbtest.SecretKey)...)
+	require.Zero(t, code, said)
+	for _, name := range []string{"settings", "data folder", "PostgreSQL", "secret key", "Redis", "store of files"} {
+		require.Equal(t, "ok", states[name], said)
+	}
+	code, states, said = doctor(append(shared, "--secret-key", "another")...)
+	require.Equal(t, 1, code, said)
+	require.Equal(t, "FAILED", states["secret key"], said)
+	require.Contains(t, said, "rotate-key")
+
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, closed.Close())
+	code, states, said = doctor("--database-url", "postgres://u:p@"+closed.Addr().String()+"/d", "--redis-url",
+		"redis://"+closed.Addr().String(), "--data-dir", folder, "--runs-per-item", "100", "--oidc-issuer",
+		"http://"+closed.Addr().String())
+	require.Equal(t, 1, code, said)
+	for _, name := range []string{"settings", "PostgreSQL", "Redis", "OpenID provider"} {
+		require.Equal(t, "FAILED", states[name], said)
+	}
+	require.Contains(t, said, "check DATABASE_URL")
+	require.Contains(t, said, "RUNS_PER_ITEM")
+	require.NotContains(t, said, "u:p@")
+}
