@@ -94,3 +94,34 @@ func TestTheFormsSpeakWithAFullLibrary(t *testing.T) {
 		b.sees(".tasks .name", "满库 "+page)
 	}
 }
+
+// A file of answers is checked when it is chosen, columns are chosen from those that it has, and it is sent only once.
+func TestAFileOfAnswersIsCheckedBeforeItIsImported(t *testing.T) {
+	t.Parallel()
+	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0")
+	folder := t.TempDir()
+	first, second := filepath.Join(folder, "日志.csv"), filepath.Join(folder, "其他.csv")
+	require.NoError(t, os.WriteFile(first, []byte("question,reply,城市\n多久,14 日,北京\n多久,30 日,北京\n"), 0o600))
+	require.NoError(t, os.WriteFile(second, []byte("question,answer\n多久,14 日\n"), 0o600))
+	b := openBrowser(t, program.url)
+	b.open("/answers")
+	b.do(chromedp.SetUploadFiles("#answers-file", []string{second}))
+	b.sees("#answers-found .summary", "1 题")
+	b.do(chromedp.SetUploadFiles("#answers-file", []string{first}))
+	b.sees("#answers-found .error", "answer")
+	b.do(chromedp.SetValue("#column_answer", "reply"))
+	b.evaluate(`document.getElementById("column_answer").dispatchEvent(new Event("change", { bubbles: true }))`, nil)
+	b.sees("#answers-found .summary", "2 次运行")
+	b.sees("#answers-found", "城市")
+	b.requireAccessible("the form with a preview")
+	var isNarrow bool
+	b.do(chromedp.EmulateViewport(390, 800))
+	b.evaluate(`document.documentElement.scrollWidth <= 390`, &isNarrow)
+	require.True(t, isNarrow, "nothing scrolls sideways on a phone")
+	b.do(chromedp.SendKeys("#task_name", "线上日志"))
+	b.follows("#answers-form .group button")
+	b.sees("h1", "线上日志")
+	var asked string
+	b.evaluate(`performance.getEntriesByType("navigation")[0].name`, &asked)
+	require.Contains(t, asked, "/results")
+}
