@@ -289,7 +289,7 @@ func (s *Server) mount(e *echo.Echo) {
 	}
 	accounts.SensitivePatterns = s.SensitivePatterns
 	shared := replay.NewShared(replays, galleries)
-	accounts.PrepareReplay, accounts.SendFile = shared.Prepare, shared.Send
+	accounts.PrepareReplay, accounts.SendFile, accounts.Choose = shared.Prepare, shared.Send, s.pages.Chosen
 	persons.RegisterPages(compressed, accounts)
 	document := api.Register(e, compressed, plain, api.Config{
 		Store: s.Store, Tasks: s.tasks, Library: s.library, Progress: s.progress, Check: check, Transfer: transfers,

@@ -297,6 +297,8 @@ func (s Assets) Get(ctx context.Context, taskID, id uuid.UUID) (asset Asset, err
 // ItemID, those in the replay of that unit or item, previews included.
 type Shown struct {
 	ItemID, UnitID *int64
+	// ItemIDs are the only items whose files are shown, without ItemID and UnitID; nil means all.
+	ItemIDs []int64
 }
 
 // GetShown returns an asset of a task if it is among those shown, or ErrNotFound.
@@ -311,8 +313,9 @@ func (s Assets) GetShown(ctx context.Context, taskID, id uuid.UUID, shown Shown)
 				WHEN $4::bigint IS NOT NULL THEN r.unit_id = $4
 				WHEN $3::bigint IS NOT NULL THEN r.item_id = $3 AND r.is_current
 				ELSE r.is_current AND r.epoch = a.epoch AND r.attempts = a.attempt AND NOT a.is_preview
+				AND ($5::bigint[] IS NULL OR r.item_id = ANY ($5))
 			END)`
-	err = s.db.GetContext(ctx, &asset, read, id, taskID, shown.ItemID, shown.UnitID)
+	err = s.db.GetContext(ctx, &asset, read, id, taskID, shown.ItemID, shown.UnitID, pq.Int64Array(shown.ItemIDs))
 	return asset, pg.Classify("read the asset", err)
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
 
 	"wending/db"
 	"wending/db/pg"
@@ -32,6 +33,8 @@ type Share struct {
 	// ItemID and UnitID name what a replay shows, either the current runs of a question or one unit; nil otherwise.
 	ItemID *int64 `db:"item_id"`
 	UnitID *int64 `db:"unit_id"`
+	// ItemIDs are the questions to which a link to answers is limited; nil means all.
+	ItemIDs pq.Int64Array `db:"item_ids"`
 	// Number is the number of a replay's question, in the order of the report; nil if the link shows no single question.
 	Number    *int       `db:"number"`
 	CreatedBy string     `db:"created_by"`
@@ -48,7 +51,7 @@ const readShares = `
 	FROM shares s`
 
 // shareColumns are the columns of a Share, from shares s. The number of a unit is the number of its first question.
-const shareColumns = `s.id, s.task_id, s.kind, s.item_id, s.unit_id, s.created_by, s.expires_at, s.revoked_at, s.used_at,
+const shareColumns = `s.id, s.task_id, s.kind, s.item_id, s.unit_id, s.item_ids, s.created_by, s.expires_at, s.revoked_at, s.used_at,
 	s.created_at, (
 		SELECT count(*)
 		FROM evaluation_items i
@@ -83,8 +86,8 @@ func (p People) HasUnit(ctx context.Context, taskID uuid.UUID, unitID int64) (ha
 
 // AddShare stores a new link to a task and returns its secret, which cannot be read again.
 func (p People) AddShare(ctx context.Context, share Share, lasts time.Duration) (secret string, err error) {
-	const insert = `INSERT INTO shares (id, task_id, hash, created_by, expires_at, kind, item_id, unit_id)
-		VALUES ($1, $2, $3, $4, now() + $5 * interval '1 second', $6, $7, $8)`
+	const insert = `INSERT INTO shares (id, task_id, hash, created_by, expires_at, kind, item_id, unit_id, item_ids)
+		VALUES ($1, $2, $3, $4, now() + $5 * interval '1 second', $6, $7, $8, $9)`
 	secret = NewSecret()
 	err = p.db.InTx(ctx, "store a link", func(tx *sqlx.Tx) error {
 		var of uuid.UUID
@@ -95,7 +98,7 @@ func (p People) AddShare(ctx context.Context, share Share, lasts time.Duration) 
 			return err
 		}
 		_, err := tx.ExecContext(ctx, insert, share.ID, share.TaskID, hashOf(secret), share.CreatedBy, lasts.Seconds(),
-			share.Kind, share.ItemID, share.UnitID)
+			share.Kind, share.ItemID, share.UnitID, share.ItemIDs)
 		return pg.Classify("store a link", err)
 	})
 	return secret, err

@@ -451,7 +451,7 @@ func (h endpoints) createShare(ctx context.Context, input *sitedInput) (*output[
 	if err != nil {
 		return nil, err
 	}
-	share, address, faults, err := h.makeShare(ctx, task, input.Form, "expires_in_days", h.site(input.request))
+	share, address, faults, err := h.makeShare(ctx, task, input.Form, nil, "expires_in_days", h.site(input.request))
 	return &output[NewShare]{NewShare{newShare(share), address}}, form.Refusal(faults, err)
 }
 

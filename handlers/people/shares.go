@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -29,8 +32,24 @@ func (h *handler) listShares(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return h.renderShares(c, http.StatusOK, task,
-		system.Shares{Kind: c.QueryParam("kind"), Number: c.QueryParam("number")})
+	view := system.Shares{Kind: c.QueryParam("kind"), Number: c.QueryParam("number")}
+	if view.Chosen, view.Filters, err = h.filtered(c, task); err != nil {
+		return err
+	}
+	return h.renderShares(c, http.StatusOK, task, view)
+}
+
+// filtered returns the questions that the filters in a request's address select, in order, and these filters; nil
+// without filters.
+func (h *handler) filtered(c echo.Context, task db.Task) (chosen []int64, filters url.Values, err error) {
+	items, err := h.Choose(c, task)
+	if err != nil || items == nil {
+		return nil, nil, err
+	}
+	filters = maps.Clone(c.QueryParams())
+	filters.Del("kind")
+	filters.Del("number")
+	return append([]int64{}, slices.Sorted(maps.Keys(items))...), filters, nil
 }
 
 func (h *handler) renderShares(c echo.Context, status int, task db.Task, view system.Shares) error {
@@ -68,13 +87,14 @@ func (h *handler) toShare(ctx context.Context, task db.Task, submitted *form.Upl
 	return n, err
 }
 
-// makeShare creates a link to a task and returns its address.
-func (h *handler) makeShare(ctx context.Context, task db.Task, submitted *form.Upload, field,
+// makeShare creates a link to a task, limited to the questions in only unless it is nil, and returns its address.
+func (h *handler) makeShare(ctx context.Context, task db.Task, submitted *form.Upload, only []int64, field,
 	site string) (share people.Share, address string, faults []form.FieldFault, err error) {
 	n, err := h.toShare(ctx, task, submitted, field)
 	if err != nil {
 		return share, "", nil, err
 	}
+	n.ItemIDs = only
 	share, secret, err := h.identity.AddShare(ctx, task, request.From(ctx).Actor.Who(), n)
 	if err != nil {
 		faults, err = form.PersonFaults(err, map[string]string{"days": field})
@@ -105,14 +125,21 @@ func (h *handler) addShare(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	_, address, faults, err := h.makeShare(c.Request().Context(), task, submitted, "days", h.site(c.Request()))
+	view := system.Shares{Kind: submitted.Value("kind"), Number: submitted.Value("number")}
+	if view.Chosen, view.Filters, err = h.filtered(c, task); err != nil {
+		return err
+	}
+	if view.Chosen != nil {
+		submitted = submitted.With("kind", string(people.ShareResults))
+	}
+	_, address, faults, err := h.makeShare(c.Request().Context(), task, submitted, view.Chosen, "days",
+		h.site(c.Request()))
 	if err != nil {
 		return err
 	}
 	if len(faults) > 0 {
-		return h.renderShares(c, http.StatusUnprocessableEntity, task,
-			system.Shares{Errors: form.Messages(pages.Locale(c), faults), Kind: submitted.Value("kind"),
-				Number: submitted.Value("number")})
+		view.Errors = form.Messages(pages.Locale(c), faults)
+		return h.renderShares(c, http.StatusUnprocessableEntity, task, view)
 	}
 	return h.renderShares(c, http.StatusCreated, task, system.Shares{Address: address})
 }
@@ -173,7 +200,8 @@ func (h *handler) sendShared(isThumbnail bool) echo.HandlerFunc {
 		if err != nil {
 			return err
 		}
-		return h.SendFile(c, task.ID, id, engine.Shown{ItemID: share.ItemID, UnitID: share.UnitID}, isThumbnail)
+		shown := engine.Shown{ItemID: share.ItemID, UnitID: share.UnitID, ItemIDs: share.ItemIDs}
+		return h.SendFile(c, task.ID, id, shown, isThumbnail)
 	}
 }
 
@@ -216,13 +244,25 @@ func sharedPolicy() string {
 	return strings.Replace(ui.DocumentPolicy(), "img-src data:", "img-src 'self'", 1)
 }
 
+// setOf returns ids as a set; nil for nil.
+func setOf(ids []int64) map[int64]bool {
+	if ids == nil {
+		return nil
+	}
+	set := map[int64]bool{}
+	for _, id := range ids {
+		set[id] = true
+	}
+	return set
+}
+
 // prepareShared prepares the page of a link.
 func (h *handler) prepareShared(ctx context.Context, share people.Share, task db.Task,
 	link string) (write func(context.Context, io.Writer) error, err error) {
 	switch {
 	case share.Kind != people.ShareReplay:
 		return reading.New(h.Store, h.Files).Document(ctx, task,
-			reading.Contents{Link: link, OnlyAnswers: share.Kind == people.ShareResults})
+			reading.Contents{Link: link, OnlyAnswers: share.Kind == people.ShareResults, Only: setOf(share.ItemIDs)})
 	case share.Number == nil: // the unit's runs were removed with its launch's history
 		return nil, request.NewFault(request.CodeNotFound).WithMessage("share.gone")
 	}

@@ -143,7 +143,7 @@ func (p *Pages) printReport(c echo.Context) error {
 		return err
 	}
 	defer leave()
-	chosen, err := p.chosen(c, task)
+	chosen, err := p.Chosen(c, task)
 	if err != nil {
 		return err
 	}
@@ -160,8 +160,8 @@ func (p *Pages) printReport(c echo.Context) error {
 	}, leave)
 }
 
-// chosen returns the items that the query of a report selects; nil means all.
-func (p *Pages) chosen(c echo.Context, task db.Task) (map[int64]bool, error) {
+// Chosen returns the items that the query of a report selects; nil means all.
+func (p *Pages) Chosen(c echo.Context, task db.Task) (map[int64]bool, error) {
 	r := results.Report{Task: task}
 	var err error
 	if r.Query, err = queryOf(c, task); err != nil || !r.Narrows() {
@@ -189,7 +189,7 @@ func (p *Pages) exportShown(c echo.Context) error {
 		return request.ParameterFault("format", request.OneOf("csv", "xlsx", "jsonl", "html"))
 	}
 	order := reading.Order{Format: format, IncludeErrors: true}
-	if order.Only, err = p.chosen(c, task); err != nil {
+	if order.Only, err = p.Chosen(c, task); err != nil {
 		return err
 	}
 	write, err := reading.NewReports(p.Store, p.Tasks.Assets).Prepare(ctx, task, order)

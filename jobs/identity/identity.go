@@ -459,7 +459,9 @@ type ToShare struct {
 	// QuestionID or UnitID names what a replay shows.
 	QuestionID string
 	UnitID     int64
-	Days       int
+	// ItemIDs are the only questions that a link to answers shows; nil means all.
+	ItemIDs []int64
+	Days    int
 }
 
 // addReplay sets the question or the unit that a link shows.
@@ -500,7 +502,7 @@ func (s Service) AddShare(ctx context.Context, task db.Task, by string,
 	if !slices.Contains(people.ShareKinds, n.Kind) {
 		c.fail("kind", ErrUnknownKind)
 	}
-	share = people.Share{ID: uuid.New(), TaskID: task.ID, Kind: n.Kind, CreatedBy: by}
+	share = people.Share{ID: uuid.New(), TaskID: task.ID, Kind: n.Kind, ItemIDs: n.ItemIDs, CreatedBy: by}
 	if err := s.addReplay(ctx, &c, &share, n); err != nil {
 		return share, "", err
 	}

@@ -147,6 +147,9 @@ type Shares struct {
 	Errors  map[string]string
 	// Kind and Number are the values chosen in the form.
 	Kind, Number string
+	// Chosen are the questions that Filters, the filters of a report, select; nil without filters.
+	Chosen  []int64
+	Filters url.Values
 	// IsFinished reports that there is a report.
 	IsFinished bool
 }

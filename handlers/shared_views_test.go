@@ -1,0 +1,49 @@
+package handlers_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A link that is made beside a filtered report shows the answers to the questions that the filters select, and nothing
+// of the others.
+func TestAFilteredReportIsShared(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	_, id := s.importAnswers(t, "a.csv",
+		"question_id,question,answer,city\na,退货期限,7 日,北京\nb,运费多少,8 元,上海\nc,退货地址,仓库,北京\n")
+	filters := url.Values{"column.city": {"北京"}}.Encode()
+	link := s.get(t, "/tasks/"+id+"/results?"+filters).page(t).Find(`.shown-of a[href^="/tasks/` + id + `/shares?"]`)
+	require.Equal(t, "/tasks/"+id+"/shares?"+filters, link.AttrOr("href", ""))
+	form := s.get(t, link.AttrOr("href", "")).page(t).Find("form.filters")
+	require.Contains(t, form.Text(), "2 题")
+	require.Equal(t, 0, form.Find("[name=kind]").Length())
+	made := s.post(t, form.AttrOr("action", ""), map[string]string{"days": "7", "kind": "report"})
+	require.Equal(t, http.StatusCreated, made.StatusCode, "%s", made.body)
+	page := made.page(t)
+	require.Contains(t, page.Find("table").Text(), "2 题")
+	address := page.Find("#new-share").Text()
+	shared := s.get(t, strings.TrimPrefix(address, s.URL))
+	require.Equal(t, http.StatusOK, shared.StatusCode)
+	text := string(shared.body)
+	for _, shown := range []string{"退货期限", "7 日", "退货地址", "仓库"} {
+		require.Contains(t, text, shown)
+	}
+	for _, hidden := range []string{"运费多少", "8 元", "上海"} {
+		require.NotContains(t, text, hidden)
+	}
+
+	drawn := s.drawn(t)
+	some := s.post(t, "/tasks/"+drawn+"/shares?"+url.Values{"search": {"画"}}.Encode(), map[string]string{"days": "7"})
+	path := strings.TrimPrefix(some.page(t).Find("#new-share").Text(), s.URL)
+	require.Contains(t, string(s.get(t, path).body), "answer to 画")
+	require.Equal(t, http.StatusOK, s.get(t, path+"/files/"+s.assetsOf(t, drawn, "question_id=a")[0].ID).StatusCode)
+	require.Equal(t, http.StatusNotFound, s.get(t, path+"/files/"+s.assetsOf(t, drawn, "question_id=b")[0].ID).StatusCode,
+		"a file of a question that is not shown")
+	whole := s.post(t, "/tasks/"+id+"/shares", map[string]string{"days": "7", "kind": "results"}).page(t)
+	require.Contains(t, string(s.get(t, strings.TrimPrefix(whole.Find("#new-share").Text(), s.URL)).body), "运费多少")
+}
