@@ -24,7 +24,8 @@ import (
 )
 
 type backupCommand struct {
-	File string `arg:"" placeholder:"FILE" help:"The .tar.gz file to write; it must not exist yet."`
+	File  string `arg:"" placeholder:"FILE" help:"The .tar.gz file to write; it must not exist yet."`
+	Check bool   `help:"Check that FILE is a complete, undamaged backup, instead of writing one."`
 }
 
 type restoreCommand struct {
@@ -82,6 +83,9 @@ func (s *Settings) database(ctx context.Context, work func(url string) error) er
 // its rows and removed after them, so reading the files both before and after the snapshot of the rows finds all
 // files that the rows need.
 func (c backupCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) (err error) {
+	if c.Check {
+		return checkBackup(ctx, c.File, stdout)
+	}
 	if _, err := os.Stat(c.File); err == nil {
 		return fmt.Errorf("%s already exists", c.File)
 	}
@@ -119,6 +123,50 @@ func (c backupCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) (
 	if err == nil && !b.hasKey {
 		_, err = fmt.Fprintln(stdout, "not included: SECRET_KEY; keep it elsewhere, or the secrets can never be decrypted")
 	}
+	return err
+}
+
+// checkBackup reads a backup as a whole, including the database in it, and prints what it contains.
+func checkBackup(ctx context.Context, path string, stdout io.Writer) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close() //nolint:errcheck // only read
+	compressed, err := gzip.NewReader(file)
+	if err != nil {
+		return fmt.Errorf("%s is not a backup: %w", path, err)
+	}
+	var about manifest
+	files, hasDump := 0, false
+	for archive := tar.NewReader(compressed); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil {
+			switch header.Name {
+			case manifestName:
+				err = json.NewDecoder(archive).Decode(&about)
+			case dumpName:
+				hasDump = true
+				err = upkeep.CheckDump(ctx, archive)
+			default:
+				files++
+			}
+		}
+		if err == nil {
+			_, err = io.Copy(io.Discard, archive) //nolint:gosec // an operator asked for it, and nothing is stored
+		}
+		if err != nil {
+			return fmt.Errorf("%s is damaged: %w", path, err)
+		}
+	}
+	if about.Format != backupFormat || !hasDump {
+		return fmt.Errorf("%s is not a complete backup of format %d", path, backupFormat)
+	}
+	_, err = fmt.Fprintf(stdout, "%s: complete, with the database and %d files, as of %s (version %s)\n", path, files,
+		about.MadeAt.Format(time.RFC3339), about.Version)
 	return err
 }
 

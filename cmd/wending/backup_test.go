@@ -133,10 +133,15 @@ func TestABackupIsRestored(t *testing.T) {
 	// Restoring a file that is not a backup, or a damaged backup, leaves nothing behind.
 	whole, err := os.ReadFile(file)
 	require.NoError(t, err)
+	code, said = command(t, "backup", "--check", file)
+	require.Zero(t, code, said)
+	require.Contains(t, said, "complete, with the database")
 	for name, content := range map[string][]byte{"text": []byte("no backup"), "half": whole[:len(whole)/2]} {
 		broken, third := filepath.Join(t.TempDir(), name), dbtest.Folder(t)
 		require.NoError(t, os.WriteFile(broken, content, 0o600))
 		code, said = command(t, "restore", broken, "--data-dir", third)
+		require.Equal(t, 1, code, name+said)
+		code, said = command(t, "backup", "--check", broken)
 		require.Equal(t, 1, code, name+said)
 		for _, left := range []string{"secret.key", "uploads"} {
 			_, err := os.Stat(filepath.Join(third, left))

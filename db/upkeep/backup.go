@@ -27,6 +27,22 @@ func Dump(ctx context.Context, url string, w io.Writer) error {
 	return tool(ctx, url, "pg_dump", nil, w, "--format=custom", "--no-owner", "--no-privileges")
 }
 
+// CheckDump returns an error unless the output of Dump is complete and undamaged. It needs no database.
+func CheckDump(ctx context.Context, dump io.Reader) error {
+	path, err := embedded.NewestTool(ctx, "pg_restore")
+	if err != nil {
+		return err
+	}
+	var said bytes.Buffer
+	command := exec.CommandContext(ctx, path, "--file=/dev/null") // all of it becomes statements that nobody reads
+	command.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C.UTF-8"}
+	command.Stdin, command.Stderr = dump, &said
+	if err := command.Run(); err != nil {
+		return fmt.Errorf("pg_restore: %w: %s", err, strings.TrimSpace(said.String()))
+	}
+	return nil
+}
+
 // Restore fills the database at url, which must be unused, with the output of Dump, completely or not at all.
 func Restore(ctx context.Context, url string, dump io.Reader) error {
 	if err := requireEmpty(ctx, url); err != nil {

@@ -122,6 +122,15 @@ func CheckServer(ctx context.Context, dir string) error {
 	return err
 }
 
+// NewestTool returns the path of the newest of PostgreSQL's client programs, which reads what all versions wrote.
+func NewestTool(ctx context.Context, name string) (string, error) {
+	newest := 0
+	for _, one := range programs(ctx, name) {
+		newest = max(newest, one.major)
+	}
+	return FindTool(ctx, name, newest)
+}
+
 // FindTool returns the path of one of PostgreSQL's client programs for a server of a major version: of the same version
 // or else, because older programs refuse newer servers, of the next one that is installed.
 func FindTool(ctx context.Context, name string, major int) (string, error) {
