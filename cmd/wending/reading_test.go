@@ -15,6 +15,7 @@ import (
 
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
 
 	"wending/db/dbtest"
@@ -153,11 +154,19 @@ func TestTheReportKeepsTheReadersPlace(t *testing.T) {
 		})
 	}
 	b.do(chromedp.KeyEvent("j"))
+	require.Equal(t, 1, number(), "a question that begins further down is the next one")
+	b.do(chromedp.KeyEvent("j"))
+	require.Equal(t, 2, number())
+	b.do(chromedp.KeyEvent("r")) // while the page still scrolls
+	b.awaits("the second question's note",
+		`Boolean(document.querySelectorAll(".result")[1].querySelector(".note-field:not([hidden])"))`)
+	b.do(chromedp.KeyEvent(kb.Escape))
+	b.do(chromedp.KeyEvent("k"), chromedp.KeyEvent("j"))
 	settled(2)
 	require.Equal(t, 2, number())
-	b.evaluate(`document.querySelectorAll(".result")[9].scrollIntoView({behavior: "instant"})`, nil)
-	// after a pause, keys move on from what is on the screen
-	b.do(chromedp.Sleep(700*time.Millisecond), chromedp.KeyEvent("j"))
+	b.evaluate(`window.dispatchEvent(new Event("wheel")); // the reader scrolls
+		document.querySelectorAll(".result")[9].scrollIntoView({behavior: "instant"})`, nil)
+	b.do(chromedp.KeyEvent("j"))
 	settled(11)
 	require.Equal(t, 11, number(), "from where one scrolled to, not from where one was")
 	top := func() (y float64) {

@@ -67,6 +67,16 @@ func TestAQuestionIsInTheGroupThatMattersMost(t *testing.T) {
 			with(stable, func(q *ComparedQuestion) { q.Level, q.FactsDiffer, q.Score = Facts, &conflict, known(0.8) }),
 			betweenThirty(t, thirty), Worse, []Loss{LostStability, LostRating},
 		},
+		"as often equal, of fewer answers before": {
+			with(stable, func(q *ComparedQuestion) { q.SuccessRate, q.Agreement = known(0.6), known(0.3) }),
+			with(stable, func(q *ComparedQuestion) { q.Level, q.Agreement = Wording, known(0.3) }),
+			betweenThirty(t, thirty), Unchanged, nil,
+		},
+		"less often equal": {
+			with(stable, func(q *ComparedQuestion) { q.Agreement = known(1) }),
+			with(stable, func(q *ComparedQuestion) { q.Level, q.Agreement = Wording, known(0.3) }),
+			betweenThirty(t, thirty), Worse, []Loss{LostStability},
+		},
 		"a score that wavers": {
 			with(stable, func(q *ComparedQuestion) {
 				q.Score = known(0.9)

@@ -499,7 +499,7 @@ func distinctPart(report Report, card Card, one marks.Distinct) templ.Component 
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = ui.GroupVerdict(one.Runs).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ui.GroupVerdict(one.Runs, report.Task.Evaluators).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -592,7 +592,7 @@ func aboutAnswer(report Report, one marks.Distinct) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = ui.GroupVerdict(one.Runs).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = ui.GroupVerdict(one.Runs, report.Task.Evaluators).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

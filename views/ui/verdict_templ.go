@@ -398,8 +398,9 @@ func EvaluatorNames(evaluators []db.Evaluator) string {
 	return strings.Join(names, " · ")
 }
 
-// GroupVerdict shows how many of the runs with one answer passed; nothing if none is judged.
-func GroupVerdict(runs []db.Run) templ.Component {
+// GroupVerdict shows how many of the runs with one answer passed; nothing if none is judged, or if the only evaluator,
+// whose verdict on the first of them is shown with the answer, gave all of them the same one.
+func GroupVerdict(runs []db.Run, evaluators []db.Evaluator) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -421,18 +422,19 @@ func GroupVerdict(runs []db.Run) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if judged, passes := JudgedOf(runs); judged > 0 {
-			if passes == judged {
-				templ_7745c5c3_Err = Tag("SUCCEEDED", text.T(ctx, "results.passed.all")).Render(ctx, templ_7745c5c3_Buffer)
+			isTold := len(evaluators) == 1 && judged == len(runs)
+			if passes < judged && passes > 0 {
+				templ_7745c5c3_Err = Tag("FAILED", text.T(ctx, "results.passed.of", "Passes", passes, "Judged", judged)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-			} else if passes == 0 {
+			} else if passes == 0 && !isTold {
 				templ_7745c5c3_Err = Tag("FAILED", text.T(ctx, "results.passed.none")).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-			} else {
-				templ_7745c5c3_Err = Tag("FAILED", text.T(ctx, "results.passed.of", "Passes", passes, "Judged", judged)).Render(ctx, templ_7745c5c3_Buffer)
+			} else if !isTold {
+				templ_7745c5c3_Err = Tag("SUCCEEDED", text.T(ctx, "results.passed.all")).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -358,6 +358,7 @@
     }
     later(pause);
   }
+  window.wending.askNews = () => { pause = least; if (news()) later(0); }; // something was changed here
   if (news()) {
     body.addEventListener("htmx:afterSwap", showNews);
     document.addEventListener("visibilitychange", () => {

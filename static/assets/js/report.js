@@ -13,34 +13,42 @@
   function barBottom() {
     return getComputedStyle(bar).position === "sticky" ? bar.offsetHeight : 0;
   }
-  // The question being read: the first one that has not been scrolled away under the bar.
+  // The question being read: the one that keys led to, until the reader scrolls; otherwise the first one that has not
+  // been scrolled away under the bar.
+  let chosen = null;
+  let isLed = false; // a scroll that a key began has not ended
   function current() {
+    if (chosen && chosen.isConnected) return chosen;
     const edge = barBottom() + 40;
     const all = cards();
     return all.find((card) => card.getBoundingClientRect().bottom > edge) || all[all.length - 1];
   }
-  function isAtTop(card) {
-    return Math.abs(card.getBoundingClientRect().top - barBottom()) < 40;
-  }
-  function show(card) {
-    const top = card.getBoundingClientRect().top - barBottom() - 12;
-    const isNear = Math.abs(top) <= window.innerHeight; // nobody can follow a scroll of more than a screen
-    window.scrollBy({ top, behavior: isNear && !isStill ? "smooth" : "instant" });
+  const begins = (card) => card.getBoundingClientRect().top - barBottom();
+  function choose(card) {
+    chosen = card;
     card.focus({ preventScroll: true });
   }
-  let target = -1; // the target of a smooth scroll; keys pressed until it ends count from there
-  let targetUntil = 0;
+  function show(card) {
+    const top = begins(card) - 12;
+    const isNear = Math.abs(top) <= window.innerHeight; // nobody can follow a scroll of more than a screen
+    isLed = true;
+    window.scrollBy({ top, behavior: isNear && !isStill ? "smooth" : "instant" });
+    choose(card);
+  }
+  const takeOver = () => { isLed = false; };
+  document.addEventListener("scrollend", takeOver);
+  ["wheel", "touchmove", "pointerdown"].forEach((name) => window.addEventListener(name, takeOver, { passive: true }));
+  window.addEventListener("scroll", () => { if (!isLed) chosen = null; }, { passive: true });
   function step(by) {
     const all = cards();
     if (!all.length) return;
-    let at = Date.now() < targetUntil ? target : all.indexOf(current());
-    // Going back from the middle of a long question first leads to its beginning.
-    if (!(by < 0 && Date.now() >= targetUntil && all[at].getBoundingClientRect().top < barBottom() - 40)) at += by;
-    else if (isAtTop(all[at])) at += by;
+    const here = current();
+    let at = all.indexOf(here);
+    // A question that begins further down is the next one, and going back from the middle of a long question leads to
+    // its beginning.
+    if (here === chosen || (by > 0 ? begins(here) <= 40 : begins(here) >= -40)) at += by;
     if (at >= all.length) return turn("next", "#first");
     if (at < 0) return turn("prev", "#last");
-    target = at;
-    targetUntil = Date.now() + 600;
     show(all[at]);
   }
   // The next page begins at its first question, the previous one at its last.
@@ -50,7 +58,7 @@
   }
   const atLoad = cards();
   if (location.hash === "#last" && atLoad.length) window.addEventListener("load", () => show(atLoad[atLoad.length - 1]));
-  if (location.hash === "#first" && atLoad.length) atLoad[0].focus({ preventScroll: true });
+  if (location.hash === "#first" && atLoad.length) choose(atLoad[0]);
 
   // The bar and the map show the reader's position. The squares of the map are loaded when they are needed.
   const sheet = map && map.querySelector(".map-sheet");

@@ -195,6 +195,7 @@
       own.dataset.verdict = "";
       own.hidden = true;
       sessionStorage.removeItem(undoKey);
+      window.wending.askNews();
       return refresh(place);
     }
     const told = await response.json();
@@ -206,6 +207,7 @@
         if (isChoice) place.dispatchEvent(new CustomEvent("wending:judged", { bubbles: true }));
       }
       unseal(place);
+      window.wending.askNews();
       toast(who.dataset.saved, false);
     } else if (response.status === 409 && told.current) {
       if (place.dataset.draft) storeDraft(place, note);

@@ -69,6 +69,10 @@
     ticked = window.wending.tick(ticked, event.target);
     showTicks();
   });
+  // Enter on a tick would send the form, with fewer than two tasks.
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && event.target.name === "task" && ticked.length < 2) event.preventDefault();
+  });
   if (comparing) {
     comparing.querySelector("[data-untick]").addEventListener("click", () => { ticked = []; showTicks(); });
     // browsers restore ticks when they restore a page
