@@ -180,7 +180,7 @@ func Extend(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, n NewLaunch) (uu
 	return reopen(ctx, tx, newLaunchRow{TaskID: taskID, Kind: LaunchExtend, NewLaunch: n})
 }
 
-// reopen stores a launch of a task that is not active.
+// reopen stores a launch of a task that is not active, and sets the task RUNNING.
 func reopen(ctx context.Context, tx *sqlx.Tx, row newLaunchRow) (uuid.UUID, error) {
 	id, err := insertLaunch(ctx, tx, row)
 	if err != nil {
@@ -306,7 +306,8 @@ func raiseQuestions(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, question
 }
 
 // EvaluateTask has evaluators judge the answers of a task that has ended, without calling its agents. judges are the
-// targets of new judges. It returns ErrConflict if the task is active or was never started.
+// targets to add to the task: the models that the new judges call. It returns ErrConflict if the task is active or was
+// never started.
 func (s *Store) EvaluateTask(ctx context.Context, scope Scope, taskID uuid.UUID, evaluators []Evaluator,
 	judges []Target, n NewLaunch) (launchID uuid.UUID, err error) {
 	err = s.db.InTx(ctx, "evaluate the task", func(tx *sqlx.Tx) error {
@@ -384,7 +385,8 @@ func runsToMake(ctx context.Context, tx *sqlx.Tx, task Task, kind LaunchKind,
 // unitsAtOnce is the approximate number of units that one transaction creates.
 const unitsAtOnce = 10_000
 
-// findItemsToMake returns the next items of a launch: those after the last item whose units have been created.
+// findItemsToMake returns the range and the number of a launch's next items, which follow the last item whose units
+// have been created.
 const findItemsToMake = `
 	SELECT (SELECT made_through FROM launches WHERE id = $1) AS before, coalesce(max(id), 0) AS last, count(*) AS count
 	FROM (
@@ -395,8 +397,9 @@ const findItemsToMake = `
 		ORDER BY i.id
 		LIMIT $2) next`
 
-// insertUnits never repeats a successful run of a single question. A conversation continues with the first turn that
-// has no run to keep.
+// insertUnits creates the units that ask agents, for the items that findItemsToMake found. It never repeats a
+// successful run of a question outside a conversation; a conversation is asked again from the first turn that has no
+// run to keep.
 const insertUnits = `
 	WITH made AS (
 		INSERT INTO units (launch_id, item_id, variant, target, run_index, turns)
@@ -446,7 +449,7 @@ const insertJudgeUnits = `
 			WHERE earlier.task_id = i.task_id AND earlier.series = i.series AND earlier.turn < i.turn))
 	ORDER BY r.item_id, r.run_index, r.variant, e.number`
 
-// runLaunch starts a launch with the counts of the runs that it keeps.
+// runLaunch sets a launch RUNNING and stores how many runs and questions it keeps.
 const runLaunch = `
 	UPDATE launches l
 	SET status = 'RUNNING',
@@ -815,9 +818,9 @@ func (s *Store) FinishLaunch(ctx context.Context, id uuid.UUID) (finished bool, 
 	return finished && err == nil, err
 }
 
-// planLast plans the rounds or, if there are none, the groupings that are due in a launch without open units, which
-// the caller has locked. isPlanned reports that the launch does not end yet, isOverQuota that it is being stopped
-// because its rounds exceed the project's quota.
+// planLast plans what is due once a launch has no open units: rounds or, if there are none, groupings. The caller has
+// locked the launch. isPlanned reports that the launch does not end yet, isOverQuota that it is being stopped because
+// its rounds exceed the project's quota.
 func planLast(ctx context.Context, tx *sqlx.Tx, launchID, taskID uuid.UUID) (isPlanned, isOverQuota bool, err error) {
 	last, err := planLastRounds(ctx, tx, launchID)
 	switch {
@@ -841,8 +844,8 @@ func stopOverQuota(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID) error {
 	return pg.Classify("stop the launch", err)
 }
 
-// planLastRounds plans the rounds that are due in a launch without open units, which the caller has locked. The
-// launch does not end yet if there are new units, or if the budget must first allow them.
+// planLastRounds plans the rounds that are due in a launch of an adaptive task once it has no open units. The caller
+// has locked the launch. The launch does not end yet if there are new units, or if the budget must first allow them.
 func planLastRounds(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID) (planned rounds, err error) {
 	const isOver = `
 		SELECT t.adaptive IS NOT NULL AND NOT EXISTS (SELECT FROM units u WHERE u.launch_id = l.id
@@ -857,8 +860,8 @@ func planLastRounds(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID) (plann
 	return planRoundsOf(ctx, tx, launchID, nil)
 }
 
-// FailLaunch ends a launch and its task because of an internal fault that code names. Units that have not begun are
-// stopped; stored results stay. It returns ErrConflict if the launch had already ended.
+// FailLaunch ends a launch and its task because of an internal fault; code is the fault's code. Units that are queued
+// or running are stopped; stored results stay. It returns ErrConflict if the launch had already ended.
 func (s *Store) FailLaunch(ctx context.Context, id uuid.UUID, code string) error {
 	const fail = `
 		UPDATE launches

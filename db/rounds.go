@@ -48,8 +48,8 @@ func (t Task) Confidence() float64 {
 	return t.Adaptive.Confidence
 }
 
-// Planned maps the questions whose number of runs differs from the task's runs_per_item to that number: more runs or,
-// if the answers came from a file, possibly fewer.
+// Planned holds the number of runs of each question that does not have the task's runs_per_item: more runs or, if the
+// answers came from a file, possibly fewer.
 type Planned map[PlannedOf]int
 
 // PlannedOf is a question as asked to one variant.
@@ -58,7 +58,7 @@ type PlannedOf struct {
 	Variant int   `db:"variant"`
 }
 
-// PlannedRuns returns the questions whose number of runs differs from the task's runs_per_item.
+// PlannedRuns returns the number of runs of each of the task's questions that does not have its runs_per_item.
 func (s *Store) PlannedRuns(ctx context.Context, task Task) (Planned, error) {
 	const read = `
 		SELECT p.item_id, p.variant, p.runs
@@ -106,7 +106,7 @@ func (t Task) MostRuns(planned Planned) int {
 // questions $2 (NULL means all) in the scope of the launch $1. The decision is made for each variant separately, and
 // for a conversation as a whole. $3 is measure.SettledFrom, $4 the maximum number of units to plan, which the budget
 // allows, $5 the maximum number of calls, which the project's quota allows; NULL means no limit. A launch waits if its
-// budget does not allow a round, but not if the quota does not. The launch must be locked: a second call then sees
+// budget does not allow a round, but not if the quota forbids it. The launch must be locked: a second call then sees
 // that the runs just planned have yet to be made, and plans nothing.
 const planRounds = `
 	WITH asked AS (
@@ -193,8 +193,8 @@ const planRounds = `
 	SELECT (SELECT count(*) FROM granted) AS made, (SELECT count(*) FROM due) - (SELECT count(*) FROM granted) AS refused,
 		(SELECT is_it FROM over_quota) AS is_over_quota`
 
-// CallsToday is the number of calls made or planned by those launches of the project p that began today, in Beijing
-// time.
+// CallsToday is an SQL expression for the number of calls made or planned by those launches of the project p that were
+// requested today, in Beijing time; imported launches do not count.
 const CallsToday = `(
 	SELECT coalesce(sum(CASE WHEN l.status = 'PENDING' THEN ` + RunsOfTask + ` ELSE l.total_units END), 0)
 	FROM launches l
@@ -225,7 +225,8 @@ const lockRounds = `
 // budget and quota allow, and reports whether it planned any. It does nothing unless the launch is RUNNING and its task
 // adaptive. Questions that were missed because a process died are found when the launch is about to end.
 func (s *Store) PlanRounds(ctx context.Context, launchID uuid.UUID, itemIDs []int64) (planned bool, err error) {
-	// Most results do not complete a round; only a result that completes one makes claims wait for the lock.
+	// Check first without locking: most results do not complete a round, and claims of units wait while planRoundsOf
+	// holds its lock.
 	const find = `
 		SELECT EXISTS (
 			SELECT

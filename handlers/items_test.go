@@ -36,7 +36,7 @@ func (s *site) states(t *testing.T, id, query string) (items []itemState) {
 	return list.Items
 }
 
-// leashed is an agent whose calls wait until the test lets them answer or fail.
+// leashed returns an agent whose calls wait until the test lets them answer or fail.
 func leashed(t *testing.T) (fake *agenttest.Agent, goOn chan<- bool) {
 	t.Helper()
 	leash := make(chan bool)
@@ -53,7 +53,7 @@ func leashed(t *testing.T) (fake *agenttest.Agent, goOn chan<- bool) {
 	}), leash
 }
 
-// brief writes states in a line, such as "1 waiting 0/2".
+// brief formats each question's state as a line, such as "1 waiting 0/2".
 func brief(items []itemState) (lines []string) {
 	for _, one := range items {
 		lines = append(lines, fmt.Sprintf("%d %s %d/%d", one.Number, one.State, one.RunsDone, one.RunsExpected))
@@ -81,7 +81,8 @@ func (s *site) board(t *testing.T, id string) (states []report.ItemState) {
 	return states
 }
 
-// Every question has a state from the first second on, while it is asked, after a stop, and during a retry.
+// Every question has a state at any time: from the first second on, while it is asked, after a stop, and during a
+// retry.
 func TestEveryQuestionHasAStateFromTheFirstSecondOn(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -9,11 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ownProperty matches a use of a form's own property that a control with the same name would hide.
+// ownProperty matches a use of a form's own property that a control with the same name would shadow.
 var ownProperty = regexp.MustCompile(`\b(?:form|event\.target)\.(?:dataset|action|method|target|title|id)\b`)
 
-// A control hides the property of its form that has the same name: form.dataset is a list once a select is called
-// dataset. Attributes cannot be hidden.
+// A control shadows the form's property of the same name: if a select is named dataset, form.dataset is that select.
+// Attributes cannot be shadowed.
 func TestScriptsReadTheAttributesOfForms(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("assets/js/*.js")

@@ -77,8 +77,8 @@ func (r report) limits(limits map[string]float64) (checks []check) {
 // mostNamed is the maximum number of questions that a check's text names.
 const mostNamed = 5
 
-// itemsPass checks that at least the share limit of each question's planned runs passed. Runs that failed, are missing
-// or have no verdict count as not passed.
+// itemsPass checks that, for each question, the share of the variant's planned runs that passed is at least limit. Runs
+// that failed, are missing or have no verdict count as not passed.
 func (r report) itemsPass(number int, limit float64) check {
 	var short []string
 	for _, q := range r.Questions {
@@ -103,7 +103,8 @@ func (r report) itemsPass(number int, limit float64) check {
 	return c
 }
 
-// passes returns how many runs of variant number pass every evaluator; runs with an index above runs do not count.
+// passes returns how many runs of the variant with the given number passed every evaluator. Only those whose index is
+// at most runs count.
 func (q question) passes(number, runs int) (count int) {
 	for _, run := range q.Runs {
 		if run.Variant != number || run.Index > runs || len(run.Evaluations) == 0 {
@@ -189,8 +190,8 @@ func (r report) losses(margins map[string]float64, needsProof bool) (checks []ch
 	return checks
 }
 
-// compared returns the metrics to compare for a variant: those known in both tasks, and those with a margin. With a
-// single rule, score and pass share are the same, so score is left out.
+// compared returns the metrics to compare for a variant: those known in both tasks, except latency, and those with a
+// margin. With a single rule, score and pass share are the same, so score is left out unless it has a margin.
 func (r report) compared(number int, margins map[string]float64) (losses []loss) {
 	differences, isCompared := r.Differences[number]
 	if !isCompared {
@@ -209,7 +210,7 @@ func (r report) compared(number int, margins map[string]float64) (losses []loss)
 	return losses
 }
 
-// check describes the outcome in words.
+// check returns the check for the result of the test, described in words.
 func (l loss) check(result measure.GateResult, needsProof bool) check {
 	c := check{variant: l.variant, name: l.name + " against the baseline", outcome: isPassed}
 	c.properties = []property{

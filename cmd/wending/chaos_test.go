@@ -56,8 +56,8 @@ type arena struct {
 
 	mu     sync.Mutex
 	faults map[string]int
-	// losses counts workers that died or were frozen. For each loss, as many calls may be repeated as the worker had
-	// lanes.
+	// losses counts the workers that were killed or frozen. For each loss, as many calls may be repeated as the worker
+	// had lanes.
 	losses int
 	// redisIsBusy means that a long fault of Redis is in progress.
 	redisIsBusy atomic.Bool
@@ -518,7 +518,7 @@ func (a *arena) awaitEnds(within time.Duration, ids ...string) {
 	})
 }
 
-// verdict counts what judge finds in the tables at the end of a suite.
+// verdict holds what judge counts in the tables at the end of a suite.
 type verdict struct {
 	Units, Lost, Doubled, Stale, Foreign, Ends, ExtraEnds int
 }
@@ -623,8 +623,8 @@ func TestChaosShort(t *testing.T) {
 	if testing.Short() || os.Getenv("WENDING_CHAOS") == "full" {
 		t.Skip("the whole suite runs instead")
 	}
-	// No call is shorter than 60 ms: faster lanes run ahead of recording, and a lost worker may repeat more calls
-	// than it has lanes.
+	// With 80 ms, calls take at least 60 ms. If they were shorter, lanes would run ahead of recording, and after the
+	// loss of a worker more calls might be repeated than it had lanes.
 	a := newArena(t, 3, 4, 80*time.Millisecond)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -687,8 +687,8 @@ func (a *arena) summary(v verdict, took time.Duration) string {
 	return text.String()
 }
 
-// The full suite: 40,000 calls to plain tasks, four variants, conversations and their judges, under at least 300
-// faults; then every failure is retried under more faults.
+// The full suite: more than 40,000 calls of plain and adaptive tasks, of tasks with four variants, and of conversations
+// with their judges, under at least 300 faults; then every failure is retried under more faults.
 func TestChaosFull(t *testing.T) {
 	if os.Getenv("WENDING_CHAOS") != "full" {
 		t.Skip("make chaos runs it")
@@ -738,7 +738,7 @@ func TestChaosFull(t *testing.T) {
 			return done() >= a.faultCount()*(units*9/10)/faultsWanted
 		})
 		faults[pick()]()
-		// Now and then a task is stopped and resumed later.
+		// Now and then a task is stopped, and resumed once it has ended.
 		if id := ids[rand.IntN(len(ids))]; a.faultCount()%25 == 0 && a.status(id) == db.TaskRunning && !stopped[id] {
 			stopped[id] = true
 			a.act(id, "stop")
@@ -749,7 +749,7 @@ func TestChaosFull(t *testing.T) {
 	long.Wait()
 	a.awaitEnds(10*time.Minute, ids...)
 	a.requireExact(ids)
-	for id := range stopped { // a task is not stopped twice
+	for id := range stopped { // each was stopped once, and then resumed
 		require.Equal(t, db.TaskSucceeded, a.status(id))
 	}
 	a.agent.isWell.Store(true)
@@ -775,8 +775,8 @@ func TestChaosFull(t *testing.T) {
 	keepResult(t, a.summary(v, took))
 }
 
-// askHostileAgents calls hostile agents through the whole program. Memory use stays constant, and every call ends
-// with the right code.
+// askHostileAgents calls hostile agents through the whole program. Memory use hardly grows, and every call ends with
+// the right code.
 func (a *arena) askHostileAgents() {
 	t := a.t
 	endless := strings.Repeat("data: {\"event\":\"llm_chunk\",\"data\":{\"content\":\""+strings.Repeat("x", 64<<10)+

@@ -12,7 +12,7 @@ type Between struct {
 	// Level is the level of the two answers, as if one task had given both.
 	Level      Level
 	Similarity *float64
-	// Differ reports whether the answers state the same facts.
+	// Differ is the most serious way in which the facts of the two answers differ; None if they state the same facts.
 	Differ facts.Differ
 	// Facts are the facts in which they differ, conflicts first. Run 1 is from the first task, run 2 from the second.
 	Facts []Fact
@@ -148,8 +148,9 @@ func (p Pair) Group() ChangeGroup {
 	return WordingChanged
 }
 
-// ByRisk returns the pairs in the order in which a reader should see them: by group; within a group by the most
-// serious loss, then contradicting facts, then questions that people had passed, then the order of the first task.
+// ByRisk returns the pairs in the order in which a reader should see them: by group; within a group by the most serious
+// loss, then by how seriously the facts differ, then questions that people had passed, then the order of the first
+// task.
 func (c Comparison) ByRisk() []Pair {
 	type ranked struct {
 		Pair

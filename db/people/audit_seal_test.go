@@ -15,7 +15,7 @@ import (
 	"wending/jobs/secret"
 )
 
-// sealer returns a sealer whose current key is key n and that also knows all earlier keys.
+// sealer returns a sealer whose current key is key n and that also knows the keys with the previous numbers.
 func sealer(t testing.TB, n byte, previous ...byte) *secret.Sealer {
 	t.Helper()
 	text := func(n byte) string { return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{n}, 32)) }
@@ -42,7 +42,7 @@ func sealed(t *testing.T) (store *db.Store, tables *sqlx.DB, log people.AuditLog
 	return store, tables, log, entries
 }
 
-// change runs a statement that only the owner of the tables may run.
+// change runs statements that only the owner of the tables may run.
 func change(t *testing.T, tables *sqlx.DB, statements string) {
 	t.Helper()
 	tx, err := tables.Beginx()
@@ -56,8 +56,9 @@ const cutTail = `
 	DELETE FROM audit_entries WHERE seq > 7;
 	UPDATE audit_chain SET last_seq = 7, last_hash = (SELECT hash FROM audit_entries WHERE seq = 7);`
 
-// The owner of the tables can make the chain consistent again after removing entries, but cannot seal it: neither
-// at the end, nor at the beginning, nor by removing the seal. Entries added afterwards do not seal it either.
+// The owner of the tables can make the chain consistent again after removing entries, but cannot seal it, whether the
+// end or the beginning was removed, and removing the seal does not help. Entries added afterwards do not seal it
+// either.
 func TestTheSealShowsWhatWasRemoved(t *testing.T) {
 	t.Parallel()
 	for name, statements := range map[string]string{
@@ -171,8 +172,8 @@ func TestTheSealFollowsUpgradesAndKeys(t *testing.T) {
 	require.Equal(t, 13, found.Entries)
 }
 
-// Entries that are removed while Verify reads are still read, because it sees a single snapshot of the ends and the
-// entries.
+// Verify still sees entries that are removed while it is running, because it reads the entries and the ends of the
+// chain in a single snapshot.
 func TestRemovalWhileReadingIsNoBreak(t *testing.T) {
 	t.Parallel()
 	_, tables, log, _ := sealed(t)

@@ -176,7 +176,7 @@ func (a Assessor) Store(ctx context.Context, assessed []Assessed) error {
 	return pg.Classify("store the similarity of answers", err)
 }
 
-// list encodes a list as JSON, and an empty list as nil.
+// list encodes a list as JSON; an empty list becomes an empty text, which storeAssessed stores as NULL.
 func list[T any](all []T) (string, error) {
 	if len(all) == 0 {
 		return "", nil

@@ -17,13 +17,14 @@ type Chosen struct {
 	Values []string
 }
 
-// Bounds limits a number of a run; nil means no limit. A run without the number is out of bounds.
+// Bounds is a range for one of a run's figures, such as its latency; a nil Min or Max means no limit. If there is a
+// limit, a run without the figure is out of bounds.
 type Bounds struct{ Min, Max *float64 }
 
 // isSet reports whether there is a limit.
 func (b Bounds) isSet() bool { return b.Min != nil || b.Max != nil }
 
-// Slicing is the part of Filter that concerns an item's columns and the numbers of its runs.
+// Slicing is the part of Filter that concerns an item's columns and the figures of its runs.
 type Slicing struct {
 	// All Columns must match.
 	Columns []Chosen
@@ -31,7 +32,7 @@ type Slicing struct {
 	LatencyMS, TotalTokens, Cost Bounds
 }
 
-// boundsRuns reports whether a number of a run is limited.
+// boundsRuns reports whether any of a run's figures is limited.
 func (s Slicing) boundsRuns() bool {
 	return s.LatencyMS.isSet() || s.TotalTokens.isSet() || s.Cost.isSet()
 }
@@ -103,8 +104,8 @@ type ColumnValue struct {
 	Items int
 }
 
-// Columns returns the columns by which a task's questions can be grouped: those with at most SliceMost short values
-// that several questions share.
+// Columns returns the columns by which a task's questions can be grouped: those with short values, of which there are
+// at most SliceMost, and at most ten or, if that is more, half as many as questions.
 func (r Report) Columns(ctx context.Context, task db.Task) (columns []Column, err error) {
 	const count = `
 		SELECT place, value, items

@@ -34,19 +34,21 @@ func (r Report) ItemsByID(ctx context.Context, ids []int64) ([]db.Item, error) {
 type Filter struct {
 	// QuestionID keeps only the item with this question id.
 	QuestionID string
-	// OnlyAssessed leaves out items whose runs have not all ended.
+	// OnlyAssessed leaves out items that are not assessed, because their runs have not all ended.
 	OnlyAssessed bool
 	// Variant is the number of the variant whose runs count; 0 means all.
 	Variant int
 	// Statuses keeps items with a run in one of these statuses; STOPPED means that a run never took place.
 	Statuses []db.RunStatus
-	// FinishReasons and ErrorCodes keep items with a run that ended for one of these reasons or with one of
-	// these codes.
+	// FinishReasons keeps items with a run that ended for one of these reasons, ErrorCodes items with a run that ended
+	// with one of these codes.
 	FinishReasons, ErrorCodes []string
 	// TraceID keeps items with a run that has this id in traces, ours or the agent's; empty means any.
 	TraceID string
-	// Passed keeps items with a run that passed, or with one that did not. MinScore and MaxScore keep items with a
-	// run whose score is in range. A single run must meet these and Statuses; nil means any.
+	// Passed keeps items with a run whose verdict is that it passed (true) or did not pass (false); nil keeps all.
+	// MinScore and MaxScore keep items with a run whose score is in range; nil means no limit. One and the same run
+	// must meet all conditions on runs: Passed, MinScore, MaxScore, Statuses, FinishReasons, ErrorCodes, TraceID, and
+	// the bounds in Slicing.
 	Passed             *bool
 	MinScore, MaxScore *float64
 	// Evaluator is the number of the evaluator whose verdict counts, and which must have given one; 0 means the

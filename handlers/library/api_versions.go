@@ -27,7 +27,8 @@ type VersionPath struct {
 	Number string `path:"number" doc:"Number of the version" example:"1"`
 }
 
-// read returns the entry's id and the version's number; any other text is a fault.
+// read parses the entry's id and the version's number; a text that is not a valid id or number counts as a missing
+// entry (NotFoundError).
 func (p VersionPath) read() (id uuid.UUID, number int, err error) {
 	if id, err = p.id(); err != nil {
 		return id, 0, err

@@ -227,7 +227,8 @@ func (f *fullDisk) Put(ctx context.Context, key string, content io.Reader, size 
 	return f.Store.Put(ctx, key, content, size)
 }
 
-// A full disk loses no answer: the files wait, the problem is reported, and the files are copied once there is space.
+// With a full disk, no file is lost: the files wait, the problem is reported, and the files are copied once there is
+// space.
 func TestAFullDiskHoldsTheFilesUp(t *testing.T) {
 	t.Parallel()
 	store, tables := dbtest.Open(t)
@@ -250,8 +251,8 @@ func TestAFullDiskHoldsTheFilesUp(t *testing.T) {
 	dbtest.Await(t, 30*time.Second, "the copies", func() bool { return states(t, tables, task)["STORED"] == count })
 }
 
-// The sweep removes files that no asset refers to, and records which files are missing. Files that are too young, or
-// that belong to others, stay.
+// The sweep removes files that no asset refers to, and records which files are missing. Files that are too new, or
+// whose names show that this program did not write them, are kept.
 func TestTheSweepFindsOrphansBothWays(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

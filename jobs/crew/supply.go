@@ -55,8 +55,8 @@ type claimed struct {
 	isLimited bool
 	// attempt is the number of the next call, from 1.
 	attempt int
-	// isParked reports that the unit was parked: at is then when its next call is due, and the call needs its own
-	// rate-limit slot.
+	// isParked reports that the unit was parked. In that case, the field at holds the time at which its next call is
+	// due, and the call needs its own rate-limit slot.
 	isParked bool
 	// errand is the purpose of the unit's calls.
 	errand errand
@@ -137,7 +137,7 @@ func (s *supply) end(unit claimed, took time.Duration) {
 	}
 }
 
-// park keeps a unit that next returned, without a lane, until its next attempt is due.
+// park keeps a unit, which a lane had taken with next, until its next attempt is due; meanwhile it occupies no lane.
 func (s *supply) park(unit claimed, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,7 +176,7 @@ func (s *supply) lineLocked(unit claimed) *line {
 	panic("a unit of a target that the launch does not have")
 }
 
-// isDrainedLocked reports whether recent claims found no units left for a target.
+// isDrainedLocked reports whether recent claims found that none of the targets has units left.
 func (s *supply) isDrainedLocked() bool {
 	for _, line := range s.lines {
 		if !line.isDrained() {
@@ -235,7 +235,8 @@ func (s *supply) feedOnce(isLeaving bool) {
 	s.distribute(wants, claim, err, start)
 }
 
-// wanted returns the units to claim now. If no call may begin, it dismisses every waiting lane and returns nothing.
+// wanted returns how many units of each target to claim now. If no call may begin, it dismisses every waiting lane and
+// returns nothing.
 func (s *supply) wanted(isLeaving bool) []db.Want {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -276,7 +277,7 @@ func (s *supply) distribute(wants []db.Want, claim db.Claim, err error, start ti
 		got[unit.Target]++
 	}
 	for n, want := range wants {
-		limit := db.Limit{Allowed: want.Units} // without limits, the worker may claim nothing: the target counts as drained
+		limit := db.Limit{Allowed: want.Units} // if the claim has no limits, the target counts as drained
 		if n < len(claim.Limits) {
 			limit = claim.Limits[n]
 		}
@@ -341,7 +342,7 @@ func (s *supply) dismiss(answer supplied) {
 	s.dismissLocked(0, answer)
 }
 
-// dismissLocked sends answer to the lanes that have waited longest, until no more lanes wait than the number but.
+// dismissLocked sends answer to the lanes that have waited longest, until at most as many lanes wait as but says.
 func (s *supply) dismissLocked(but int, answer supplied) {
 	for len(s.waiting) > but {
 		s.waiting[0] <- answer

@@ -21,7 +21,7 @@ var (
 
 const (
 	chineseNumerals = `[零〇一二两三四五六七八九壹贰叁肆伍陆柒捌玖十拾百佰千仟万亿]+`
-	// maxChinese exceeds every number that is read from Chinese numerals.
+	// maxChinese bounds the numbers that are read from Chinese numerals.
 	maxChinese = 1e17
 )
 
@@ -46,7 +46,7 @@ func placesOf(numeral string, isClosed bool) (value int64, bytes int, isNumber b
 	for _, r := range numeral {
 		place := placeValues[r]
 		switch {
-		case place == 0 && digit > 0: // 二三百
+		case place == 0 && digit > 0: // two digits in a row, as in 二三百 (two or three hundred)
 			return 0, 0, false
 		case place == 0:
 			isAfterZero = digit == 0
@@ -92,7 +92,8 @@ func digitByDigit(numeral string) (value int64, bytes int, isNumber bool) {
 	return value, len(numeral), true
 }
 
-// readChinese reads fractions, and numbers of two or more Chinese numerals, which hardly ever mean anything else.
+// readChinese reads fractions, decimals, and numbers of two or more Chinese numerals of which at least one is a place
+// value: these hardly ever mean anything else.
 func readChinese(text string) (found []Numeral) {
 	for _, at := range aChineseNumber.FindAllStringSubmatchIndex(text, -1) {
 		part := func(group int) string {

@@ -20,7 +20,7 @@ const (
 	longestRead = 20_000
 	// mostRead is how many bytes of answers are compared at one firing. Later questions are left out.
 	mostRead = 64 << 20
-	// changesKept is how many changed questions are kept by name.
+	// changesKept is how many changes are listed individually; of further ones, only the questions are counted.
 	changesKept = 20
 )
 
@@ -87,7 +87,8 @@ type changedQuestion struct {
 	fact measure.FactChange
 }
 
-// changedOf compares the most common answers to some questions, and returns the number of bytes compared.
+// changedOf returns those of some questions whose most common answers contradict each other, and the number of bytes of
+// answers read.
 func changedOf(ctx context.Context, results report.Report, variant int,
 	pairs []measure.Pair) (changed []changedQuestion, read int, err error) {
 	var ids [2][]int64

@@ -15,12 +15,13 @@ import (
 // Held is the state, in the library, of something that a task uses.
 type Held string
 
-// The states of an entry, with the state that the task's copy uses.
+// The possible values; each comment says what the copy of the task uses. What the library never had, such as an agent
+// whose address was typed in, counts as gone, and so does the dataset of a task to which questions were added.
 const (
 	HeldNewest   Held = "newest"   // the library has the entry, and its current state is used
 	HeldPinned   Held = "pinned"   // a person chose an earlier version when creating the task, and it is kept
-	HeldArchived Held = "archived" // the entry was archived, and its last state is used
-	HeldGone     Held = "gone"     // the library has no such entry, as for a typed address: the task's own copy is used
+	HeldArchived Held = "archived" // the entry was archived; its last state, or the version a person chose, is used
+	HeldGone     Held = "gone"     // the library does not have the entry, and the task's own copy of it is used
 )
 
 // AllHeld lists all states.
@@ -42,7 +43,8 @@ var Parts = []string{PartAgent, PartModel, PartPrompt, PartEvaluator, PartDatase
 // Followed is something that a task uses, in the state in which the next firing of a schedule uses it.
 type Followed struct {
 	Kind string
-	// ID is the entry's id; uuid.Nil if the library never had such an entry.
+	// ID is the entry's id; uuid.Nil if the library never had such an entry, or for the dataset of a task to which
+	// questions were added.
 	ID   uuid.UUID
 	Name string
 	// Version is 0 for entries without versions.
@@ -111,7 +113,8 @@ func (s *Service) ChangedSince(ctx context.Context, source db.Task) (names []str
 	return names, nil
 }
 
-// savedAt returns when the entry of a target was last saved; for a model, with its provider.
+// savedAt returns when the entry of a target was last saved; for a model, when it or its provider was, whichever is
+// later.
 func (s *Service) savedAt(ctx context.Context, scope db.Scope, target db.Target) (at time.Time, err error) {
 	if target.Kind == db.TargetAgent {
 		row, err := s.Entries.Agents.Get(ctx, scope, *target.LibraryID)
@@ -233,7 +236,7 @@ func (s *Service) newestEvaluator(ctx context.Context, source db.Task, newest *N
 	return nil
 }
 
-// newestDataset finds the version of the dataset whose questions are asked.
+// newestDataset finds the version of the dataset whose questions the copy asks.
 func (s *Service) newestDataset(ctx context.Context, source db.Task, newest *Newest) error {
 	if source.DatasetID == nil || source.DatasetVersion == nil || source.AppendedItems > 0 {
 		newest.Parts = append(newest.Parts, Followed{Kind: PartDataset, Name: source.DatasetName, Held: HeldGone})

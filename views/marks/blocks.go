@@ -134,7 +134,7 @@ func part(all *[]style, n int) (taken []style) {
 	return taken
 }
 
-// pieces writes the differences between a block and base, the most common answer's block.
+// pieces writes a block with its differences from base, the most common answer's block, marked.
 func (w *writer) pieces(base string, other blocks.Other, pieces []blocks.Piece) {
 	var mine []style
 	if !other.IsReworded {
@@ -177,7 +177,8 @@ func (w *writer) stated(content string, terms []string) {
 	w.put(rest, part(&all, len(rest)), "", "")
 }
 
-// row writes a row of a table cell by cell. write writes the cells in order, each with the mark that follows it.
+// row returns the HTML of a table row. cells come from blocks.Cells, each including the mark that follows it; write(n)
+// returns the HTML of the content of cell n, without marks.
 func row(cells []string, write func(n int) string) string {
 	var html strings.Builder
 	html.WriteString("<tr>")
@@ -194,14 +195,14 @@ func row(cells []string, write func(n int) string) string {
 // bare returns a cell without the marks around it.
 func bare(cell string) string { return strings.Trim(strings.TrimSpace(cell), "|") }
 
-// cell writes a cell of a row and marks the terms that other answers state differently.
+// cell returns the HTML of a cell's content, with the terms marked: those that other answers state differently.
 func cell(content string, terms []string) string {
 	w := writer{kind: blocks.Row}
 	w.stated(strings.TrimSpace(bare(content)), terms)
 	return w.html.String()
 }
 
-// table writes a row below the head of its table, so that its columns have names.
+// table returns the HTML of a table with these rows below its head, so that the columns have names.
 func table(head, rows string) string {
 	html := `<table class="cells">`
 	if head != "" {
@@ -242,16 +243,16 @@ func component(html string) templ.Component {
 	})
 }
 
-// Answers writes the blocks of answers that are aligned.
+// Answers shows blocks of aligned answers.
 type Answers struct {
 	Reading *blocks.Reading
 	// IsWritten shows texts in their source form, with the marks of Markdown.
 	IsWritten bool
-	// Timed runs a search for the difference of two blocks, with its time limit.
+	// Timed calls find, which searches for the difference of two blocks, with the time that it may take.
 	Timed func(find func(within time.Duration))
 }
 
-// Block shows a block as most answers have it.
+// Block shows a block as it is, with the terms marked that other answers state differently.
 func (a Answers) Block(unit blocks.Unit, content string) templ.Component {
 	terms := termsStated(unit)
 	if unit.Kind == blocks.Row && !a.IsWritten {
@@ -267,7 +268,7 @@ func (a Answers) Block(unit blocks.Unit, content string) templ.Component {
 func (a Answers) Other(unit blocks.Unit, other blocks.Other) templ.Component {
 	var pieces []blocks.Piece
 	a.Timed(func(within time.Duration) { pieces = a.Reading.Pieces(unit, other, within) })
-	if len(pieces) == 0 { // the other answers have nothing here
+	if len(pieces) == 0 { // one of the two answers has nothing here
 		return a.Block(blocks.Unit{Kind: unit.Kind, Head: unit.Head}, other.Text)
 	}
 	if cells := cellsOfRow(other.Text, pieces); unit.Kind == blocks.Row && !a.IsWritten && cells != nil {
@@ -279,7 +280,8 @@ func (a Answers) Other(unit blocks.Unit, other blocks.Other) templ.Component {
 	return component(w.html.String())
 }
 
-// cellPieces writes the differences in a cell, without the marks of the table around it.
+// cellPieces returns the HTML of a cell's content with its differences marked, without the marks of the table around
+// it.
 func cellPieces(pieces []blocks.Piece) string {
 	w := writer{kind: blocks.Row}
 	for n, piece := range pieces {

@@ -147,7 +147,8 @@ func ReviewWorkbook(id uuid.UUID) string { return Task(id) + "/review/workbook" 
 // ReviewCarry returns the address that carries verdicts over to a task.
 func ReviewCarry(id uuid.UUID) string { return Task(id) + "/review/carry" }
 
-// taskForm returns the form that fits a task: the form for a typed address, or the form for comparisons.
+// taskForm returns the address of the form that fits a task: the form for an agent's typed URL, or the form for
+// comparisons.
 func taskForm(isPlain bool) string {
 	if isPlain {
 		return Create
@@ -167,7 +168,7 @@ func Task(id uuid.UUID) string { return Tasks + "/" + id.String() }
 // TaskLive returns the address of the part of a task's page that changes while it runs.
 func TaskLive(id uuid.UUID) string { return Task(id) + "/live" }
 
-// TaskSettings returns the address of a task's settings and the actions that change it.
+// TaskSettings returns the address of the page with a task's settings and the actions that change the task.
 func TaskSettings(id uuid.UUID) string { return Task(id) + "/settings" }
 
 // TaskAction returns the address that runs, stops, resumes or retries a task.
@@ -176,7 +177,8 @@ func TaskAction(id uuid.UUID, action string) string { return Task(id) + "/" + ac
 // TaskDelete returns the address that deletes a task.
 func TaskDelete(id uuid.UUID) string { return Task(id) + "/delete" }
 
-// TaskAgent returns the address that saves the agent whose address was typed into a task.
+// TaskAgent returns the address to which a form posts to save, in the library, the agent whose URL was typed into a
+// task.
 func TaskAgent(id uuid.UUID) string { return Task(id) + "/agent" }
 
 // TaskDataset returns the address of the file from which a task was created.
@@ -185,7 +187,7 @@ func TaskDataset(id uuid.UUID) string { return Task(id) + "/dataset" }
 // Results returns the address of a task's report.
 func Results(id uuid.UUID) string { return Task(id) + "/results" }
 
-// PartialResults returns the address of the questions of a report that are finished before the others.
+// PartialResults returns the address of the report on the questions that are already finished, while others are not.
 func PartialResults(id uuid.UUID) string { return Results(id) + "?partial=1" }
 
 // BlankValue is the value of a column's parameter that selects the questions without a value. It is not empty,
@@ -212,13 +214,13 @@ func MeaningOf(id uuid.UUID, number, variant int) string {
 	return path
 }
 
-// StandardOf is where the standard answer to a question is corrected in its dataset.
+// StandardOf returns the address of the form that corrects, in the dataset, the standard answer to a question.
 func StandardOf(id uuid.UUID, number int) string { return Question(id, number) + "/standard" }
 
 // ItemID returns the id of a question's element, which fragments of addresses use.
 func ItemID(item int64) string { return "q" + strconv.FormatInt(item, 10) }
 
-// Sent returns the address of the request for a question, shown on its card.
+// Sent returns the address of the request that was sent for a question, as a part of the question's card.
 func Sent(id uuid.UUID, number int) string { return Question(id, number) + "?sent=1" }
 
 // QuestionReviews returns the address of the history of the verdicts on a question.
@@ -246,7 +248,7 @@ func ReportBy(id uuid.UUID, column string) string {
 // Review returns the address of the page that shows the progress of a task's review, and on which it is signed off.
 func Review(id uuid.UUID) string { return Task(id) + "/review" }
 
-// Presence returns the address that a task's pages poll for the progress of its review and what others do.
+// Presence returns the address that a task's pages poll for the progress of its review and for what others are doing.
 func Presence(id uuid.UUID) string { return Task(id) + "/presence" }
 
 // NextReview returns the address that leads to the next question that waits for the reader's verdict.
@@ -274,8 +276,8 @@ func Assignments(id uuid.UUID) string { return Task(id) + "/assignments" }
 // Print returns the address of a task's report as one document, for printing.
 func Print(id uuid.UUID) string { return Results(id) + "/print" }
 
-// PrintDiffering returns the address of the report of a task as one document, with only the questions that differ or
-// failed.
+// PrintDiffering returns the address of the report of a task as one document, with only the questions whose answers
+// differ or that failed.
 func PrintDiffering(id uuid.UUID) string { return Print(id) + "?only=differing" }
 
 // Launches returns the address of the list of a task's launches.
@@ -431,7 +433,7 @@ const (
 	OwnPasskeys = Account + "/passkeys"
 )
 
-// DutyFor returns the address of the step that the user must complete first, choosing a password or registering a
+// DutyFor returns the address of the step that the user must complete first: choosing a password or registering a
 // passkey. The step then leads to a path of this site.
 func DutyFor(duty, back string) string {
 	page := OwnPassword

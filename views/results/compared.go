@@ -11,7 +11,8 @@ import (
 	"wending/views/ui"
 )
 
-// besidePeople returns the filters of an evaluator, in the order of the table in the report.
+// besidePeople returns the filters for the four combinations of an evaluator's verdict and people's (pass or fail), in
+// the order of the cells of the agreement table.
 func besidePeople(evaluator db.Evaluator) (filters []string) {
 	for _, judge := range []bool{true, false} {
 		for _, person := range []bool{true, false} {
@@ -39,7 +40,7 @@ func Compare(judged []review.JudgedRun) map[string]map[int64][]review.JudgedRun 
 }
 
 // keeps reports whether a report shows a run of a question. A filter by people's verdicts on answers keeps single
-// answers, all others whole questions.
+// answers; all other filters keep whole questions.
 func (r Report) keeps(item int64, run db.Run) bool {
 	return !r.IsBesidePeople() || slices.ContainsFunc(r.Compared[r.Filter][item], func(one review.JudgedRun) bool {
 		return one.Variant == run.Variant && one.RunIndex == run.RunIndex

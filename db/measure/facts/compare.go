@@ -18,8 +18,8 @@ const (
 	sameOnlyLimit = 0.30 // the same, if each answer has the value once
 	sameOnlyEvent = 0.25 // one value, which each answer has once, before an event and after it
 	sameBare      = 0.10 // one value, without its unit in one answer
-	muchMore      = 0.30 // how much more alike the right counterpart of a matched fact must be
-	onlyOne       = 0.17 // added if each answer has the value once
+	muchMore      = 0.30 // how much more similar than its match the right counterpart of a matched fact must be
+	onlyOne       = 0.17 // added to the similarity if each answer has the value once
 	samePredicate = 0.60 // a statement and its negation
 	sameDuty      = 0.75 // a duty and a ban
 	sameAllowed   = 0.48 // what one answer allows and the other bans
@@ -114,7 +114,8 @@ func (w *workspace) compare(a, b *answer) *comparison {
 	return c
 }
 
-// settle pairs the sentences that both answers contain word for word and about the same subject: their facts agree.
+// settle pairs the sentences that are equal in both answers except for form, and about the same subject: their facts
+// agree.
 func (c *comparison) settle() {
 	if c.waiting == nil {
 		c.waiting = map[uint64]int32{}
@@ -217,7 +218,8 @@ func (c *comparison) placeOf(of *openFacts, f *claim.Claim) int {
 	isBehind := func(k int) bool {
 		return c.b.Claims[of.list[k]].From*len(c.a.Runes) >= f.From*len(c.b.Runes)
 	}
-	for of.at < len(of.list) && !isBehind(of.at) { // facts are looked up in the order of their positions
+	// Facts are mostly looked up in order of position, so the search continues from the last place.
+	for of.at < len(of.list) && !isBehind(of.at) {
 		of.at++
 	}
 	for of.at > 0 && isBehind(of.at-1) {
@@ -226,8 +228,9 @@ func (c *comparison) placeOf(of *openFacts, f *claim.Claim) int {
 	return of.at
 }
 
-// pairs pairs the facts of a class that may belong together, at most passage.MostCandidates pairs for each fact.
-// Unless isChosen is nil, exactly one fact of each pair must be chosen.
+// pairs returns pairs of open facts, one from each answer, that may belong together: facts of one class, or a number
+// without a unit and a quantity. It pairs each fact with at most passage.MostCandidates facts of each class. Unless
+// isChosen is nil, exactly one fact of each pair must be chosen.
 func (c *comparison) pairs(isPair func(i, j int) bool, isOpen, isChosen func(k, i int) bool) []pair {
 	c.listByClass(isOpen, isChosen)
 	var pairs []pair
@@ -259,7 +262,7 @@ func (c *comparison) pairs(isPair func(i, j int) bool, isOpen, isChosen func(k, 
 	return pairs
 }
 
-// listByClass lists the facts of the second answer that are open.
+// listByClass lists the open facts of the second answer by their class.
 func (c *comparison) listByClass(isOpen, isChosen func(k, i int) bool) {
 	if c.byClass == nil {
 		c.byClass = make([]openFacts, claim.Classes)
@@ -306,7 +309,7 @@ func sortPairs(pairs []pair) {
 	})
 }
 
-// equals matches the facts that agree one to one, those with the most similar contexts first.
+// equals matches facts that agree, each with at most one other; the pairs with the most similar contexts come first.
 func (c *comparison) equals() {
 	pairs := c.pairs(
 		func(i, j int) bool { return c.a.Claims[i].Agrees(&c.b.Claims[j]) },
@@ -506,7 +509,7 @@ func (c *comparison) conflicts() {
 	}
 }
 
-// leastOf returns the similarity above which two facts count as being about the same thing, given the measures for
+// leastOf returns the minimum similarity at which two facts count as being about the same thing, given the measures for
 // which each answer has only one open value.
 func (c *comparison) leastOf(p pair, alone [2]map[measure]string) float32 {
 	least := c.least(p)
@@ -546,8 +549,8 @@ func measureOf(f *claim.Claim) measure {
 	return measure{f.Class, ""}
 }
 
-// alone returns the measures for which an answer has only one value among the facts in one of the states, with that
-// value; of returns the measure of a fact.
+// alone maps each measure of an answer's facts in one of the states to their value, or to an empty text if they have
+// different values; of returns the measure of a fact.
 func (c *comparison) alone(k int, of func(*claim.Claim) measure, states ...state) map[measure]string {
 	values := map[measure]string{}
 	s := c.sideOf(k)
@@ -572,8 +575,8 @@ func finelyOf(f *claim.Claim) measure {
 	return measure{f.Class, unit}
 }
 
-// isAlike reports whether most sentences of both answers are equal, so that the answers differ in some places but are
-// not paraphrases.
+// isAlike reports whether about half of the sentences or more are equal in both answers, so that the answers differ in
+// some places but are not paraphrases, or whether both answers are short.
 func (c *comparison) isAlike() bool {
 	if c.a.part != nil {
 		return false
@@ -640,7 +643,7 @@ func (c *comparison) sideOf(k int) *side {
 	return c.b
 }
 
-// least returns the similarity above which two facts count as being about the same thing.
+// least returns the minimum similarity from which leastOf starts, without regard to the measures.
 func (c *comparison) least(p pair) float32 {
 	x, y := &c.a.Claims[p.i], &c.b.Claims[p.j]
 	isRepeated := c.states[0][p.i] == repeated || c.states[1][p.j] == repeated

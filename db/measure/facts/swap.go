@@ -10,7 +10,7 @@ import (
 // mostWidened is how many characters around a difference are cut into words, to find the words that it is part of.
 const mostWidened = 12
 
-// swapped holds the words of a sentence that the other sentence replaces by different ones.
+// swapped holds the words in the part of a sentence where it differs from another sentence.
 type swapped struct {
 	words []string
 	names []string // the words that name something, in order
@@ -109,7 +109,7 @@ func (s *side) cut(words []word) []piece {
 	return pieces
 }
 
-// swapped returns the words in a part of a sentence, and those that name something.
+// swapped returns all words in a part of a sentence and, separately, the ones among them that name something.
 func (s *side) swapped(words []word, from, to int) (all swapped) {
 	var unlisted []string // characters that form no listed word make up one unlisted word
 	flush := func() {
