@@ -35,9 +35,10 @@
     window.scrollBy({ top, behavior: isNear && !isStill ? "smooth" : "instant" });
     choose(card);
   }
-  const takeOver = () => { isLed = false; };
-  document.addEventListener("scrollend", takeOver);
-  ["wheel", "touchmove", "pointerdown"].forEach((name) => window.addEventListener(name, takeOver, { passive: true }));
+  const end = () => { isLed = false; };
+  document.addEventListener("scrollend", end);
+  window.addEventListener("pointerdown", end);
+  ["wheel", "touchmove"].forEach((name) => window.addEventListener(name, () => { end(); chosen = null; }, { passive: true }));
   window.addEventListener("scroll", () => { if (!isLed) chosen = null; }, { passive: true });
   function step(by) {
     const all = cards();
