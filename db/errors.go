@@ -13,15 +13,13 @@ import (
 var (
 	// ErrNotFound means that no such row exists; an error that names the missing object is a *NotFoundError.
 	ErrNotFound = pg.ErrNotFound
-	// ErrConflict means that the row's state does not allow the change, or that another process made a change
-	// first.
+	// ErrConflict means that the row's state does not allow the change, or that another process made a change first.
 	ErrConflict = pg.ErrConflict
 	// ErrUnstorable means that a text contains a NUL or is not valid UTF-8.
 	ErrUnstorable = pg.ErrUnstorable
 	// ErrGone means that a row refers to another row that does not exist or has been deleted.
 	ErrGone = pg.ErrGone
-	// ErrUnavailable means that the database cannot be reached or refuses connections; the caller may try again
-	// later.
+	// ErrUnavailable means that the database cannot be reached or refuses connections; the caller may try again later.
 	ErrUnavailable = pg.ErrUnavailable
 	// ErrAsksNobody means that runs cannot be made, because the task's answers came from a file.
 	ErrAsksNobody = errors.New("the task's answers were imported, so it cannot run")

@@ -136,8 +136,7 @@ func (e *Evaluations) Scan(column any) error {
 	return json.Unmarshal(text, e)
 }
 
-// SumEvaluationsUp stores in runs the combined verdict of all evaluators of their task. Default ratings do not
-// count.
+// SumEvaluationsUp stores in runs the combined verdict of all evaluators of their task. Default ratings do not count.
 const SumEvaluationsUp = `
 	UPDATE evaluation_runs r
 	SET passed = summed.passed, score = summed.score
@@ -154,8 +153,7 @@ const SumEvaluationsUp = `
 // configuration fails to rate it.
 type Unrated func(config json.RawMessage) (score float64, ratings map[string]float64)
 
-// endLostJudgements gives default ratings to answers whose judge calls were lost too often, as if the calls had
-// failed.
+// endLostJudgements gives default ratings to answers whose judge calls were lost too often, as if the calls had failed.
 func endLostJudgements(ctx context.Context, tx *sqlx.Tx, units []int64, message string, unrated Unrated) error {
 	const find = `
 		SELECT u.id, l.task_id, u.subject_run_id AS run_id, e.config

@@ -23,8 +23,7 @@ type Item struct {
 	// single question.
 	Series *string `db:"series"`
 	Turn   *int    `db:"turn"`
-	// Variables are the row's values of Task.VariableNames, in order; nil means that the dataset has no other
-	// columns.
+	// Variables are the row's values of Task.VariableNames, in order; nil means that the dataset has no other columns.
 	Variables pq.StringArray `db:"variable_values"`
 }
 

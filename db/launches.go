@@ -174,8 +174,7 @@ const reopenTask = `
 		statistics = NULL, is_pruned = false, updated_at = now()
 	WHERE id = $1`
 
-// Extend starts, within the caller's transaction, a launch that runs everything without a run in a task that has
-// ended.
+// Extend starts, within the caller's transaction, a launch that runs everything without a run in a task that has ended.
 func Extend(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, n NewLaunch) (uuid.UUID, error) {
 	return reopen(ctx, tx, newLaunchRow{TaskID: taskID, Kind: LaunchExtend, NewLaunch: n})
 }
@@ -589,8 +588,7 @@ func MakeUnits(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID, limit int) 
 type Call struct {
 	LaunchID uuid.UUID
 	TaskID   uuid.UUID
-	// Task holds the task's settings, targets and variants, which do not change during a launch, but not its
-	// counts.
+	// Task holds the task's settings, targets and variants, which do not change during a launch, but not its counts.
 	Task Task
 	// Origins are the keys of the rate limits, by target number.
 	Origins map[int]string

@@ -98,8 +98,7 @@ type TaskStatistics struct {
 	JudgeMissing int `json:"judge_missing,omitempty" doc:"Answers that a judge has not rated yet" example:"0"`
 	// MeaningMissing is the number of questions for which the model has not been called yet.
 	MeaningMissing int `json:"meaning_missing,omitempty" doc:"Questions with different answers that the model has yet to group" example:"0"`
-	// The combined verdict of all evaluators, over all variants; nil without evaluators, or if nothing has been
-	// judged.
+	// The combined verdict of all evaluators, over all variants; nil without evaluators, or if nothing has been judged.
 	PassRate *float64 `json:"pass_rate,omitempty" doc:"passes / (passes + failures); absent without evaluators" example:"0.9"`
 	Passes   *int     `json:"passes,omitempty" doc:"Runs that passed every evaluator; absent without evaluators" example:"441"`
 	Failures *int     `json:"failures,omitempty" doc:"Runs on which every evaluator reached a verdict and at least one failed the answer" example:"49"`

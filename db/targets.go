@@ -41,9 +41,8 @@ type Target struct {
 	// URL lacks its query.
 	URL   string  `db:"url"`
 	Model *string `db:"model"`
-	// SealedHeaders are the headers, SealedPayload is the JSON object merged into every request body, SealedQuery
-	// the query of URL, SealedTemplate the template that replaces the protocol's body. All are encrypted; nil means
-	// none.
+	// SealedHeaders are the headers, SealedPayload is the JSON object merged into every request body, SealedQuery the
+	// query of URL, SealedTemplate the template that replaces the protocol's body. All are encrypted; nil means none.
 	SealedHeaders  []byte `db:"sealed_headers"`
 	SealedPayload  []byte `db:"sealed_payload"`
 	SealedQuery    []byte `db:"sealed_query"`
@@ -78,8 +77,7 @@ type Variant struct {
 	// Target is the number of its target.
 	Target int    `db:"target"`
 	Name   string `db:"name"`
-	// PromptID and PromptVersion identify a saved prompt, SystemTemplate and UserTemplate are its texts; nil
-	// means none.
+	// PromptID and PromptVersion identify a saved prompt, SystemTemplate and UserTemplate are its texts; nil means none.
 	PromptID       *uuid.UUID `db:"prompt_id"`
 	PromptVersion  *int       `db:"prompt_version"`
 	SystemTemplate *string    `db:"system_template"`

@@ -65,8 +65,7 @@ type Task struct {
 	QuestionColumn  string `db:"question_column"`
 	AnswerColumn    string `db:"answer_column"`
 	DatasetEncoding string `db:"dataset_encoding"`
-	// DatasetID and DatasetVersion identify the saved dataset that the questions were copied from; nil means an
-	// upload.
+	// DatasetID and DatasetVersion identify the saved dataset that the questions were copied from; nil means an upload.
 	DatasetID      *uuid.UUID `db:"dataset_id"`
 	DatasetVersion *int       `db:"dataset_version"`
 	// VariableNames are the dataset's other columns, in the file's order.
@@ -85,8 +84,7 @@ type Task struct {
 	// the same number of runs. ExtraRuns is the total number of runs planned beyond RunsPerItem.
 	Adaptive  *Adaptive `db:"adaptive"`
 	ExtraRuns int       `db:"extra_runs"`
-	// MeaningTarget is the number of the judge that groups answers by meaning; nil means that answers are not
-	// grouped.
+	// MeaningTarget is the number of the judge that groups answers by meaning; nil means that answers are not grouped.
 	MeaningTarget *int `db:"meaning_target"`
 	// AnswersFrom is the format of the file that the answers came from; nil means that the task asks agents.
 	AnswersFrom *string `db:"answers_from"`
@@ -416,8 +414,7 @@ func readTask(ctx context.Context, db sqlx.QueryerContext, scope Scope, id uuid.
 func readTasks(ctx context.Context, db sqlx.QueryerContext, scope Scope, ids driver.Valuer) ([]Task, error) {
 	var rows []struct {
 		Task
-		// AtWork identifies the launch whose units determine the task's progress; nil means that the progress is
-		// stored.
+		// AtWork identifies the launch whose units determine the task's progress; nil means that the progress is stored.
 		AtWork *uuid.UUID `db:"at_work"`
 	}
 	if err := sqlx.SelectContext(ctx, db, &rows, listedTasks(), ids, scope); err != nil {

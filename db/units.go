@@ -56,8 +56,7 @@ type Claim struct {
 
 // Limit is how many units the rate limit of a target's origin allows.
 type Limit struct {
-	// RetryAfter is set if only the rate limit or a budget prevented a claim: the caller should try again after that
-	// time.
+	// RetryAfter is set if only the rate limit or a budget prevented a claim: the caller should try again after that time.
 	RetryAfter time.Duration
 	// IsLimited reports whether a rate limit applies to the origin: this launch's own or a stricter one.
 	IsLimited bool
