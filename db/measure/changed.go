@@ -126,7 +126,8 @@ func (p Pair) lostStability() bool {
 	}
 	// Answers that agree as often as before are no less stable: fewer runs of the first task had an answer.
 	isLess := p.A.Agreement == nil || p.B.Agreement == nil || *p.B.Agreement < *p.A.Agreement
-	return p.Transition == StableUnstable && isLess || *p.A.FactsDiffer != facts.Conflict && *p.B.FactsDiffer == facts.Conflict
+	return p.Transition == StableUnstable && isLess ||
+		*p.A.FactsDiffer != facts.Conflict && *p.B.FactsDiffer == facts.Conflict
 }
 
 // Group returns the first group that fits the question.

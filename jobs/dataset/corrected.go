@@ -8,8 +8,8 @@ import (
 )
 
 // Corrected returns a CSV file, in UTF-8, with the rows of a dataset that was read with a layout, but another standard
-// answer to a question. Rows are found by their ids if the file has ids, and otherwise by their questions: the first one
-// counts. isFound is false if there is no such row. It returns an Error if the file would be too large.
+// answer to a question. Rows are found by their ids if the file has ids, and otherwise by their questions, of which the
+// first one counts. isFound is false if there is no such row. It returns an Error if the file would be too large.
 func (d *Dataset) Corrected(layout Layout, id, question, answer string) (content []byte, isFound bool, err error) {
 	at := slices.IndexFunc(d.Rows, func(row Row) bool {
 		return d.HasIDs && row.QuestionID == id || !d.HasIDs && row.Question == question
