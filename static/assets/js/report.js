@@ -17,6 +17,8 @@
   // been scrolled away under the bar.
   let chosen = null;
   let isLed = false; // a scroll that a key began has not ended
+  let isWaiting = false; // another one is to follow it
+  let ending = 0;
   function current() {
     if (chosen && chosen.isConnected) return chosen;
     const edge = barBottom() + 40;
@@ -29,16 +31,24 @@
     card.focus({ preventScroll: true });
   }
   function show(card) {
-    const top = begins(card) - 12;
-    const isNear = Math.abs(top) <= window.innerHeight; // nobody can follow a scroll of more than a screen
-    isLed = true;
-    window.scrollBy({ top, behavior: isNear && !isStill ? "smooth" : "instant" });
     choose(card);
+    // Browsers mix scrolls that overlap: the next one begins when the one under way has ended.
+    isWaiting = isLed;
+    const top = begins(card) - 12;
+    if (isLed || Math.abs(top) < 1) return;
+    isLed = true;
+    ending = setTimeout(end, 1000); // for browsers without scrollend
+    const isNear = Math.abs(top) <= window.innerHeight; // nobody can follow a scroll of more than a screen
+    window.scrollBy({ top, behavior: isNear && !isStill ? "smooth" : "instant" });
   }
-  const end = () => { isLed = false; };
+  function end() {
+    clearTimeout(ending);
+    isLed = false;
+    if (isWaiting && chosen) show(chosen);
+  }
   document.addEventListener("scrollend", end);
   window.addEventListener("pointerdown", end);
-  ["wheel", "touchmove"].forEach((name) => window.addEventListener(name, () => { end(); chosen = null; }, { passive: true }));
+  ["wheel", "touchmove"].forEach((name) => window.addEventListener(name, () => { chosen = null; end(); }, { passive: true }));
   window.addEventListener("scroll", () => { if (!isLed) chosen = null; }, { passive: true });
   function step(by) {
     const all = cards();
