@@ -219,7 +219,7 @@ func TestTwoVersionsAreCompared(t *testing.T) {
 	b.requireAccessible("one field of a comparison")
 
 	// The report's keys: go to the next question, open it, judge the later version, show the help.
-	b.do(chromedp.KeyEvent("j"), chromedp.KeyEvent("j"))
+	b.do(chromedp.KeyEvent("j"))
 	var isSecond bool
 	b.evaluate(`document.activeElement === document.querySelectorAll(".result")[1]`, &isSecond)
 	require.True(t, isSecond, "the second question has the focus")

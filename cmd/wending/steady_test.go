@@ -274,13 +274,8 @@ func TestJumpsAreInstant(t *testing.T) {
 		getComputedStyle(document.documentElement).scrollBehavior`, &behaviour)
 	require.Equal(t, "auto", behaviour)
 	var steps []string
-	for n, keys := range []string{"j", "G", "gg"} {
-		for _, key := range keys {
-			b.do(chromedp.KeyEvent(string(key)))
-		}
-		b.awaits("a jump", fmt.Sprintf(`window.steps.length > %d`, n))
-		b.evaluate(`window.dispatchEvent(new Event("wheel"))`, nil) // the jump has ended
-	}
+	b.do(chromedp.KeyEvent("j"), chromedp.KeyEvent("G"), chromedp.KeyEvent("g"), chromedp.KeyEvent("g"))
+	b.awaits("the jumps", `window.steps.length >= 3`)
 	b.evaluate(`window.steps`, &steps)
 	require.Equal(t, []string{"smooth", "instant", "instant"}, steps)
 }

@@ -13,53 +13,34 @@
   function barBottom() {
     return getComputedStyle(bar).position === "sticky" ? bar.offsetHeight : 0;
   }
-  // The question being read: the one that keys led to, until the reader scrolls; otherwise the first one that has not
-  // been scrolled away under the bar.
-  let chosen = null;
-  let isLed = false; // a scroll that a key began has not ended
-  let isWaiting = false; // another one is to follow it
-  let ending = 0;
+  // The question being read: the first one that has not been scrolled away under the bar.
   function current() {
-    if (chosen && chosen.isConnected) return chosen;
     const edge = barBottom() + 40;
     const all = cards();
     return all.find((card) => card.getBoundingClientRect().bottom > edge) || all[all.length - 1];
   }
-  const begins = (card) => card.getBoundingClientRect().top - barBottom();
-  function choose(card) {
-    chosen = card;
-    card.focus({ preventScroll: true });
+  function isAtTop(card) {
+    return Math.abs(card.getBoundingClientRect().top - barBottom()) < 40;
   }
   function show(card) {
-    choose(card);
-    // Browsers mix scrolls that overlap: the next one begins when the one under way has ended.
-    isWaiting = isLed;
-    const top = begins(card) - 12;
-    if (isLed || Math.abs(top) < 1) return;
-    isLed = true;
-    ending = setTimeout(end, 1000); // for browsers without scrollend
+    const top = card.getBoundingClientRect().top - barBottom() - 12;
     const isNear = Math.abs(top) <= window.innerHeight; // nobody can follow a scroll of more than a screen
     window.scrollBy({ top, behavior: isNear && !isStill ? "smooth" : "instant" });
+    card.focus({ preventScroll: true });
   }
-  function end() {
-    clearTimeout(ending);
-    isLed = false;
-    if (isWaiting && chosen) show(chosen);
-  }
-  document.addEventListener("scrollend", end);
-  window.addEventListener("pointerdown", end);
-  ["wheel", "touchmove"].forEach((name) => window.addEventListener(name, () => { chosen = null; end(); }, { passive: true }));
-  window.addEventListener("scroll", () => { if (!isLed) chosen = null; }, { passive: true });
+  let target = -1; // the target of a smooth scroll; keys pressed until it ends count from there
+  let targetUntil = 0;
   function step(by) {
     const all = cards();
     if (!all.length) return;
-    const here = current();
-    let at = all.indexOf(here);
-    // A question that begins further down is the next one, and going back from the middle of a long question leads to
-    // its beginning.
-    if (here === chosen || (by > 0 ? begins(here) <= 40 : begins(here) >= -40)) at += by;
+    let at = Date.now() < targetUntil ? target : all.indexOf(current());
+    // Going back from the middle of a long question first leads to its beginning.
+    if (!(by < 0 && Date.now() >= targetUntil && all[at].getBoundingClientRect().top < barBottom() - 40)) at += by;
+    else if (isAtTop(all[at])) at += by;
     if (at >= all.length) return turn("next", "#first");
     if (at < 0) return turn("prev", "#last");
+    target = at;
+    targetUntil = Date.now() + 600;
     show(all[at]);
   }
   // The next page begins at its first question, the previous one at its last.
@@ -69,7 +50,7 @@
   }
   const atLoad = cards();
   if (location.hash === "#last" && atLoad.length) window.addEventListener("load", () => show(atLoad[atLoad.length - 1]));
-  if (location.hash === "#first" && atLoad.length) choose(atLoad[0]);
+  if (location.hash === "#first" && atLoad.length) atLoad[0].focus({ preventScroll: true });
 
   // The bar and the map show the reader's position. The squares of the map are loaded when they are needed.
   const sheet = map && map.querySelector(".map-sheet");
@@ -173,7 +154,8 @@
     if (all[at]) location.replace("#" + all[at].id);
     else if (!mode) turn(by > 0 ? "next" : "prev", by > 0 ? "#first" : "#last");
   }
-  const withCard = (act) => () => { const card = current(); if (card) act(card); };
+  // While the page scrolls to a question, keys act on that one.
+  const withCard = (act) => () => { const card = (Date.now() < targetUntil && cards()[target]) || current(); if (card) act(card); };
   const verdict = (name) => withCard((card) => window.wending.giveVerdict(card, name));
   const keys = {
     1: verdict("PASS"), 2: verdict("FAIL"), 3: verdict("UNSURE"),
