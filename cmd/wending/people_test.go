@@ -111,7 +111,11 @@ func TestAccountsAndTokensFromTheCommandLine(t *testing.T) {
 	require.Regexp(t, "^wnd_[A-Z2-7]{26}$", token)
 	require.Equal(t, http.StatusOK, status(token, "/api/v1/evaluation-tasks"))
 	require.Equal(t, http.StatusForbidden, status(token, "/api/v1/users"), "an editor's")
-	require.Equal(t, http.StatusUnauthorized, status(token[:len(token)-1]+"X", "/api/v1/evaluation-tasks"))
+	another := token[:len(token)-1] + "X"
+	if another == token {
+		another = token[:len(token)-1] + "Y"
+	}
+	require.Equal(t, http.StatusUnauthorized, status(another, "/api/v1/evaluation-tasks"))
 	_, admin := run("", "token", "create", "manager", "--role", "admin", "--days", "0")
 	require.Equal(t, http.StatusOK, status(strings.TrimSpace(admin), "/api/v1/channels"))
 	require.Equal(t, http.StatusForbidden, status(strings.TrimSpace(admin), "/api/v1/users"),
