@@ -285,7 +285,7 @@ func (n NewTask) row() Task {
 type ReviewSettings struct {
 	IsBlindReview    bool `db:"is_blind_review"`    // hides evaluators' verdicts from reviewers without their own
 	HidesReviews     bool `db:"hides_reviews"`      // hides other people's verdicts from them
-	ReviewersPerItem *int `db:"reviewers_per_item"` // how many people complete a question; nil: all are asked
+	ReviewersPerItem *int `db:"reviewers_per_item"` // how many people complete a question; nil means all reviewers
 }
 
 // MaxReviewersPerItem bounds ReviewersPerItem.

@@ -11,22 +11,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"wending/db"
+	"wending/db/dbtest"
 	"wending/db/people"
 	"wending/jobs/agent/agenttest"
 )
 
-// The clients for Python and JavaScript create a task from a file, wait for it and read its results, as they stand in
-// the repository. They find operations in the OpenAPI document, so this also shows that the document describes them.
+// The repository's clients for Python and JavaScript create a task from a file, wait for it and read its results,
+// without changes. They find operations in the OpenAPI document, so this also shows that the document describes them.
 func TestTheClientsOfOtherLanguagesWork(t *testing.T) {
 	t.Parallel()
 	for program, script := range map[string]string{"python3": "wending.py", "node": "wending.mjs"} {
 		t.Run(program, func(t *testing.T) {
 			t.Parallel()
-			path, err := exec.LookPath(program)
-			if err != nil && os.Getenv("CI") == "" {
-				t.Skip(program + " is not installed")
-			}
-			require.NoError(t, err)
+			path := dbtest.Need(t, program)
 			s := newGuardedSite(t)
 			token := s.token(t, people.Editor, db.DefaultProject, nil)
 			fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {

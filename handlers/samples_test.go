@@ -353,7 +353,7 @@ func TestReviewersJudgeApart(t *testing.T) {
 	}
 	put("王五", "q2")
 	require.NotContains(t, s.as(t, "赵六", "/tasks/"+id+"/review/2").page(t).Find(".position").Text(), "王五",
-		"whoever has judged it is done")
+		"a reviewer who has judged it is done")
 
 	// Questions on which people disagree are given to one more person; the others stay as they are.
 	s.send(t, http.MethodPut, task+"/items/q1/review", object{"reviewer": "钱八", "verdict": "PASS",

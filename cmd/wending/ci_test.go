@@ -80,7 +80,7 @@ func shell(t *testing.T, folder, script string, environment map[string]string, i
 	return string(output)
 }
 
-// evaluated requires that the arguments that a job passed to the program are those of `wending eval`, and returns them.
+// evaluated requires that a job called `wending eval`, and returns the arguments that it passed.
 func evaluated(t *testing.T, folder string) evalCommand {
 	t.Helper()
 	arguments, err := os.ReadFile(filepath.Join(folder, "arguments"))

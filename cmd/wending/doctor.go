@@ -49,7 +49,7 @@ func (doctorCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) err
 	d.check("settings", d.checkSettings)
 	d.check("data folder", d.checkFolder)
 	d.checkDatabase(ctx)
-	d.check("Redis", func() (string, error) { return d.checkRedis() })
+	d.check("Redis", d.checkRedis)
 	d.check("store of files", func() (string, error) { return d.checkStore(ctx) })
 	d.check("backup tools", func() (string, error) { return d.checkTools(ctx) })
 	d.checkNetwork(ctx)
@@ -122,10 +122,10 @@ func (d *doctor) checkFolder() (string, error) {
 
 // checkDatabase checks the configured database, or the one in the data folder.
 func (d *doctor) checkDatabase(ctx context.Context) {
-	_, err := os.Stat(filepath.Join(d.settings.DataDir, "postgres", "PG_VERSION"))
-	if d.settings.DatabaseURL == "" && err != nil {
+	folder := filepath.Join(d.settings.DataDir, "postgres")
+	if _, err := os.Stat(filepath.Join(folder, "PG_VERSION")); d.settings.DatabaseURL == "" && err != nil {
 		d.check("PostgreSQL", func() (string, error) {
-			return "the first start of 'wending up' creates a database", embedded.CheckServer(ctx, d.settings.DataDir)
+			return "the first start of 'wending up' creates a database", embedded.CheckServer(ctx, folder)
 		})
 		return
 	}
@@ -256,20 +256,25 @@ func (d *doctor) checkTools(ctx context.Context) (string, error) {
 // checkNetwork checks the other servers that the settings name.
 func (d *doctor) checkNetwork(ctx context.Context) {
 	client := &http.Client{Timeout: doctorTime}
+	get := func(address string) (status string, isOK bool, err error) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+		if err != nil {
+			return "", false, err
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return "", false, err
+		}
+		return response.Status, response.StatusCode == http.StatusOK, response.Body.Close()
+	}
 	if issuer := strings.TrimRight(d.settings.OIDCIssuer, "/"); issuer != "" {
 		d.check("OpenID provider", func() (string, error) {
-			request, err := http.NewRequestWithContext(ctx, http.MethodGet, issuer+"/.well-known/openid-configuration", nil)
-			if err != nil {
-				return "", err
+			address := issuer + "/.well-known/openid-configuration"
+			status, isOK, err := get(address)
+			if err == nil && !isOK {
+				err = fmt.Errorf("%s answers %s: check OIDC_ISSUER", address, status)
 			}
-			response, err := client.Do(request)
-			if err != nil {
-				return "", err
-			}
-			if response.StatusCode != http.StatusOK {
-				err = fmt.Errorf("%s answers %s: check OIDC_ISSUER", request.URL, response.Status)
-			}
-			return "answers", errors.Join(err, response.Body.Close())
+			return "answers", err
 		})
 	}
 	if address, err := url.Parse(d.settings.SMTPURL); err == nil && address.Host != "" {
@@ -284,16 +289,11 @@ func (d *doctor) checkNetwork(ctx context.Context) {
 	}
 	if d.settings.PublicURL != "" {
 		d.check("public address", func() (string, error) {
-			address := strings.TrimRight(d.settings.PublicURL, "/") + paths.Live
-			request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-			if err != nil {
-				return "", err
-			}
-			response, err := client.Do(request)
+			status, _, err := get(strings.TrimRight(d.settings.PublicURL, "/") + paths.Live)
 			if err != nil {
 				return "", warning{err.Error() + ": it may answer elsewhere, or once Wending runs"}
 			}
-			return "answers " + response.Status, response.Body.Close()
+			return "answers " + status, nil
 		})
 	}
 }

@@ -62,7 +62,7 @@ const (
 	mostFailures = 1000
 )
 
-var digits = regexp.MustCompile(`[0-9]+|[0-9a-f]{8}-[0-9a-f-]{27}`)
+var digits = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f-]{27}|[0-9]+`)
 
 // Handle implements slog.Handler.
 func (h *calmHandler) Handle(ctx context.Context, record slog.Record) error {

@@ -415,8 +415,8 @@ func (p *program) watchSchema(ctx context.Context) error {
 	}
 }
 
-// retire waits until a newer version of the program has migrated the database, then lets the pages say so: the
-// process changes nothing from then on and answers only probes with success, until it is stopped.
+// retire waits until a newer version of the program has migrated the database. From then on the process changes
+// nothing, and answers every request but probes with this reason, until it is stopped.
 func (p *program) retire(ctx context.Context) {
 	if err := p.watchSchema(ctx); err != nil {
 		p.log.ErrorContext(ctx, "no more requests are answered, stop this process", "error", err)

@@ -329,7 +329,10 @@ func (r Reviews) Records(ctx context.Context, scope db.Scope,
 		}
 		last := &records[len(records)-1]
 		last.Tasks = append(last.Tasks, task)
-		last.Fit = last.Fit.Confusion.Plus(task.Confusion).Fit()
+		last.Fit.Confusion = last.Fit.Confusion.Plus(task.Confusion)
+	}
+	for n := range records {
+		records[n].Fit = records[n].Fit.Confusion.Fit()
 	}
 	return records, err
 }

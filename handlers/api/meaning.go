@@ -34,8 +34,8 @@ func (h *handler) registerMeaning(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodDelete, Path: tasksPath + "/{task_id}/items/{question_id}/meaning", ID: "withdraw-meaning",
 		Tag: "reviews", Summary: "Withdraw a person's grouping of the answers to a question", Status: http.StatusNoContent,
-		Description: "The model's grouping counts again. version is that of the grouping to withdraw; if it is not the " +
-			"latest or was withdrawn already, nothing changes and the error contains the current grouping. The next " +
+		Description: "The model's grouping counts again. version is the version of the grouping to withdraw; if it is " +
+			"not the latest or was withdrawn already, nothing changes and the error contains the current grouping. The next " +
 			"grouping by a person must state the version that was withdrawn.",
 		Faults: []string{request.CodeTaskNotFound, request.CodeQuestionNotFound, request.CodeReviewConflict,
 			request.CodeParameterInvalid},

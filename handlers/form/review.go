@@ -49,6 +49,16 @@ func Note(typed string) (string, error) {
 	return note, nil
 }
 
+// StandardAnswer checks a corrected standard answer and the note on it, as they were submitted.
+func StandardAnswer(submitted map[string]string) (answer, note string, err error) {
+	answer = submitted["standard_answer"]
+	note, err = Note(submitted["note"])
+	if err == nil && strings.TrimSpace(answer) == "" {
+		err = request.FieldFault("standard_answer", request.Required())
+	}
+	return answer, note, err
+}
+
 // ReviewerNames checks the names of reviewers and removes duplicates.
 func ReviewerNames(typed []string) ([]string, error) {
 	var names []string

@@ -43,7 +43,7 @@ func Refusal(faults []FieldFault, err error) error {
 type Rules struct {
 	// Library resolves the task's references.
 	Library *library.Service
-	// CheckURL refuses agents' addresses that may not be called. headers are those of the copied task if its agent has the
+	// CheckURL refuses agents' addresses that may not be called. headers are the copied task's if its agent has the
 	// same origin; otherwise nil.
 	CheckURL func(u *url.URL, headers map[string]string) error
 	// SealedHeaders are the headers that the form carried in sealed form, now opened; they are used if none were

@@ -3,7 +3,6 @@ package library
 import (
 	"context"
 	"net/http"
-	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -26,7 +25,7 @@ func (e *endpoints) registerCorrections(api huma.API, path string) {
 	rest.Register(api, e.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/answers", ID: "correct-standard-answer", Tag: "library",
 		Status: http.StatusCreated, Summary: "Save the next version of a dataset with another standard answer",
-		Description: "All other cells are those of the newest version; the new version is a CSV file. 404 " +
+		Description: "All other cells are taken from the newest version; the new version is a CSV file. 404 " +
 			"QUESTION_NOT_FOUND if the newest version does not have the question.",
 		Faults: append([]string{request.CodeNotFound, request.CodeQuestionNotFound, request.CodeParameterInvalid},
 			dataset.Codes...),
@@ -39,15 +38,12 @@ func (e *endpoints) correctAnswer(ctx context.Context, input *entryFormInput) (*
 	if err != nil {
 		return nil, err
 	}
-	note, err := form.Note(input.Form.Values["note"])
+	answer, note, err := form.StandardAnswer(input.Form.Values)
 	if err != nil {
 		return nil, err
 	}
 	said := library.Correction{QuestionID: input.Form.Values["question_id"], Question: input.Form.Values["question"],
-		Answer: input.Form.Values["standard_answer"], Note: note}
-	if strings.TrimSpace(said.Answer) == "" {
-		return nil, request.FieldFault("standard_answer", request.Required())
-	}
+		Answer: answer, Note: note}
 	leave, err := request.From(ctx).Gates.Files.Enter(ctx)
 	if err != nil {
 		return nil, err

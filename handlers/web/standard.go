@@ -2,7 +2,6 @@ package web
 
 import (
 	"net/http"
-	"strings"
 
 	"github.com/labstack/echo/v4"
 
@@ -53,10 +52,7 @@ func (p *Pages) correctStandard(c echo.Context) error {
 		return err
 	}
 	s.Answer, s.Note = submitted.Values["standard_answer"], submitted.Values["note"]
-	note, err := form.Note(s.Note)
-	if err == nil && strings.TrimSpace(s.Answer) == "" {
-		err = request.FieldFault("standard_answer", request.Required())
-	}
+	answer, note, err := form.StandardAnswer(submitted.Values)
 	leave, full := pages.Gates(c).Files.Enter(ctx)
 	if full != nil {
 		return full
@@ -64,7 +60,7 @@ func (p *Pages) correctStandard(c echo.Context) error {
 	defer leave()
 	if err == nil {
 		_, err = p.Library.CorrectAnswer(ctx, request.ScopeOf(ctx), *task.DatasetID, saved.Correction{
-			QuestionID: s.Item.QuestionID, Question: s.Item.Question, Answer: s.Answer, Note: note})
+			QuestionID: s.Item.QuestionID, Question: s.Item.Question, Answer: answer, Note: note})
 	}
 	if err == nil {
 		return pages.Done(c, paths.LibraryEntry("datasets", *task.DatasetID), "version")

@@ -70,8 +70,8 @@ func TestATasksOwnTraceIsKept(t *testing.T) {
 	}
 }
 
-// An agent's own id is read from the headers or the body of its response, whatever the outcome, if it is short and
-// printable.
+// An agent's own id, if it is short and printable, is read from the headers or the body of its response, even if the
+// call fails.
 func TestTheAgentsOwnIDIsRead(t *testing.T) {
 	t.Parallel()
 	client := newClient(t)

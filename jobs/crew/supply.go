@@ -137,7 +137,7 @@ func (s *supply) end(unit claimed, took time.Duration) {
 	}
 }
 
-// park keeps a unit, which a lane had taken with next, until its next attempt is due; meanwhile it occupies no lane.
+// park keeps a unit, which a lane has taken with next, until its next attempt is due. Until then it occupies no lane.
 func (s *supply) park(unit claimed, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -648,7 +648,7 @@ func (c *comparison) least(p pair) float32 {
 	x, y := &c.a.Claims[p.i], &c.b.Claims[p.j]
 	isRepeated := c.states[0][p.i] == repeated || c.states[1][p.j] == repeated
 	switch {
-	case x.Class >= claim.ClassSet && c.companions(p.i, p.j) > 0: // both stand beside the same section, amount or date
+	case x.Class >= claim.ClassSet && c.companions(p.i, p.j) > 0: // the same section, amount or date is beside both
 		return sameStatement
 	case x.Class >= claim.ClassSet && isRepeated:
 		return clearly

@@ -124,7 +124,7 @@ func (r *Reader) Expected(ctx context.Context, standard string, answers []string
 			continue
 		}
 		c := r.compare(r.read(standard), r.read(text))
-		all[n] = c.kept()
+		all[n] = compared{c.a.answer, c.b.answer, c.links}
 		found[n] = slices.DeleteFunc(c.found, func(d Difference) bool { return !d.IsConflict })
 	}
 	for n := range found {
@@ -137,32 +137,23 @@ func (r *Reader) Expected(ctx context.Context, standard string, answers []string
 
 // compared is an answer that was compared with the standard answer.
 type compared struct {
-	*answer              // nil if it equals the standard answer
-	keeps   map[int]bool // by the place of a fact in the standard answer: whether this answer states it
-}
-
-func (c *comparison) kept() compared {
-	all := compared{c.b.answer, map[int]bool{}}
-	for _, l := range c.links {
-		if !l.isCut {
-			all.keeps[placeOf(0, c.a.answer, l.i).start] = true
-		}
-	}
-	return all
+	standard, answer *answer // nil if the answer equals the standard answer
+	links            []link
 }
 
 // explains reports whether this answer has both the standard answer's value and the one that another answer is said
 // to have instead, as often as the other answer has it: then the other one only leaves the standard answer's out.
 func (o compared) explains(d Difference, other compared) bool {
-	if o.answer == nil || !o.keeps[d.A.Start] {
-		return false
-	}
-	i := slices.IndexFunc(other.Claims, func(f claim.Claim) bool { return int(other.Start[f.From]) == d.B.Start })
-	if i < 0 || !isWeighed(&other.Claims[i]) {
-		return false
-	}
-	value := &other.Claims[i]
-	return o.count(value) >= other.count(value)
+	x := other.answer
+	i := slices.IndexFunc(x.Claims, func(f claim.Claim) bool { return int(x.Start[f.From]) == d.B.Start })
+	return i >= 0 && isWeighed(&x.Claims[i]) && o.keeps(d.A) && o.answer.count(&x.Claims[i]) >= x.count(&x.Claims[i])
+}
+
+// keeps reports whether the answer states a fact of the standard answer.
+func (o compared) keeps(f *Fact) bool {
+	return slices.ContainsFunc(o.links, func(l link) bool {
+		return !l.isCut && placeOf(0, o.standard, l.i).start == f.Start
+	})
 }
 
 // count returns how often an answer states a value.
