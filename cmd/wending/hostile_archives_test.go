@@ -137,7 +137,7 @@ func (s *siege) archives() {
 	} {
 		s.attack(fmt.Sprintf("%s, %d KB", one.name, len(one.content)>>10), toOneClient, func() string {
 			answer := s.importArchive(s.t.Context(), one.content)
-			require.Equal(s.t, one.want, answer, one.name)
+			require.Equal(s.t, one.want, answer, "%s: %s", one.name, s.log)
 			return answer
 		})
 	}

@@ -16,8 +16,18 @@ import (
 // server aborts transactions that stay idle: otherwise, if this machine disappeared in mid-transaction, its locks
 // would be held for hours.
 func (p *Pool) InTx(ctx context.Context, doing string, work func(*sqlx.Tx) error) error {
+	return p.inTx(ctx, doing, `SET LOCAL idle_in_transaction_session_timeout = '15s'`, work)
+}
+
+// InLongTx is like InTx, for work that computes for many seconds between two statements and locks only rows that it
+// inserts: nobody waits for them.
+func (p *Pool) InLongTx(ctx context.Context, doing string, work func(*sqlx.Tx) error) error {
+	return p.inTx(ctx, doing, `SET LOCAL idle_in_transaction_session_timeout = '5min'`, work)
+}
+
+func (p *Pool) inTx(ctx context.Context, doing, limit string, work func(*sqlx.Tx) error) error {
 	return p.InBareTx(ctx, doing, func(tx *sqlx.Tx) error {
-		if _, err := tx.ExecContext(ctx, `SET LOCAL idle_in_transaction_session_timeout = '15s'`); err != nil {
+		if _, err := tx.ExecContext(ctx, limit); err != nil {
 			return Classify(doing, err)
 		}
 		return work(tx)

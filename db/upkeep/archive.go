@@ -244,7 +244,7 @@ func (a Archives) Import(ctx context.Context, imported Imported) error {
 		completed_at = coalesce($5, now()), is_assessed = true
 		WHERE id = $1`
 	n, task, launchID := imported.Task, imported.Task.Task, uuid.New()
-	return a.db.InTx(ctx, "import a task", func(tx *sqlx.Tx) error {
+	return a.db.InLongTx(ctx, "import a task", func(tx *sqlx.Tx) error {
 		if _, err := db.CreateTaskIn(ctx, tx, n); err != nil {
 			return err
 		}

@@ -415,12 +415,19 @@ func (d *Document) oneOf(i, to int) int {
 	return i
 }
 
+// maxCode is how many characters a code of digits may have; a longer row of digits is none. Without it, a text of
+// digits alone, which is read number by number, would be walked to its end for each of them.
+const maxCode = 100
+
 // digitsCode reads 400-600-1873, 3.8.2, 192.168.31.1, 2.x, 21H2.
 func (d *Document) digitsCode(i int, n number, to int) int {
 	end, groups, dots := i, 1, 0
 	longest, current := 0, 0
 loop:
 	for ; end < to; end++ {
+		if end-i > maxCode {
+			return i
+		}
 		r := d.Runes[end]
 		switch {
 		case passage.IsDigit(r):

@@ -182,6 +182,12 @@ var longShapes = []struct {
 	{"token", func(_ testing.TB, n int) (string, string) {
 		return repeat("a-", n), repeat("b-", n)
 	}},
+	{"negation-alone", func(_ testing.TB, n int) (string, string) {
+		return strings.Repeat("不", n), strings.Repeat("不", n) + "1"
+	}},
+	{"digits", func(_ testing.TB, n int) (string, string) {
+		return strings.Repeat("0", n), strings.Repeat("0", n) + "1"
+	}},
 	{"numerals", func(_ testing.TB, n int) (string, string) {
 		return strings.Repeat("一", n), strings.Repeat("二", n)
 	}},

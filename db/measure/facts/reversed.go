@@ -20,8 +20,9 @@ const (
 // clause is a part of a sentence that states one thing.
 type clause struct {
 	passage.Span
-	sentence int
-	vector   *passage.Vector
+	sentence  int
+	negations int
+	vector    *passage.Vector
 }
 
 // reversal is a clause that denies what a clause of the other answer affirms.
@@ -46,7 +47,7 @@ func (c *comparison) reversed(k int, s, other *side) {
 			denying, affirming = c.clauses(s), c.clauses(other)
 		}
 		n := clauseAt(denying, f.From)
-		if n == len(denying) || denying[n].From > f.From || s.negations(denying[n].Span) != 1 {
+		if n == len(denying) || denying[n].From > f.From || denying[n].negations != 1 {
 			continue
 		}
 		found = append(found, reversal{negation: i, denying: n})
@@ -127,7 +128,7 @@ func (c *comparison) best(index *passage.Index, s *side, x *clause, other *side,
 func (c *comparison) affirms(s *side, i int, other *side, y clause) bool {
 	x := s.Sentences[s.Claims[i].Sentence]
 	sentence := other.Sentences[y.sentence]
-	if sentence.IsName || sentence.IsQuestion || other.negations(y.Span) != 0 || other.hasEnding(y.Span) ||
+	if sentence.IsName || sentence.IsQuestion || y.negations != 0 || other.hasEnding(y.Span) ||
 		s.hasException(x.Span) != other.hasException(sentence.Span) ||
 		areComplementary(s, s.Claims[i].Sentence, other, y.sentence) {
 		return false
@@ -173,16 +174,21 @@ func (d *answer) hasOne(x passage.Span, words []string) bool {
 	return false
 }
 
-// negations counts the negations in a span.
-func (d *answer) negations(x passage.Span) int {
-	count := 0
-	for k := d.firstFact(x.From); k < len(d.Claims) && d.Claims[k].From < x.To; k++ {
+// countNegations counts the negations in each clause of a list, in one pass: a text of negations alone is long.
+func (d *answer) countNegations(list []clause) {
+	n := 0
+	for k := range d.Claims {
 		f := &d.Claims[k]
-		if f.Polarity.IsNegative() || f.Class == claim.ClassVerdict && f.Key == "no" {
-			count++
+		for n < len(list) && list[n].To <= f.From {
+			n++
+		}
+		if n == len(list) {
+			return
+		}
+		if list[n].From <= f.From && (f.Polarity.IsNegative() || f.Class == claim.ClassVerdict && f.Key == "no") {
+			list[n].negations++
 		}
 	}
-	return count
 }
 
 // clauses cuts the sentences that the other answer does not have into clauses.
@@ -203,6 +209,7 @@ func (c *comparison) clauses(s *side) []clause {
 			from = i + 1
 		}
 	}
+	s.countNegations(list)
 	return list
 }
 
