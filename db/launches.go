@@ -859,8 +859,8 @@ func planLastRounds(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID) (plann
 }
 
 // FailLaunch ends a launch and its task because of an internal fault; code is the fault's code. Units that are queued
-// or running are stopped; stored results stay. It returns ErrConflict if the launch had already ended.
-func (s *Store) FailLaunch(ctx context.Context, id uuid.UUID, code string) error {
+// or running are stopped; stored results stay. It returns the task, and ErrConflict if the launch had already ended.
+func (s *Store) FailLaunch(ctx context.Context, id uuid.UUID, code string) (taskID uuid.UUID, err error) {
 	const fail = `
 		UPDATE launches
 		SET status = 'FAILED', finished_at = now()
@@ -874,8 +874,7 @@ func (s *Store) FailLaunch(ctx context.Context, id uuid.UUID, code string) error
 		UPDATE evaluation_tasks
 		SET status = 'FAILED', failure_code = $2, completed_at = now(), updated_at = now(), is_assessed = false
 		WHERE id = $1 AND status IN ('PENDING', 'RUNNING')`
-	return s.db.InTx(ctx, "fail the launch", func(tx *sqlx.Tx) error {
-		var taskID uuid.UUID
+	err = s.db.InTx(ctx, "fail the launch", func(tx *sqlx.Tx) error {
 		err := tx.GetContext(ctx, &taskID, fail, id)
 		if pg.IsNoRows(err) {
 			return ErrConflict
@@ -901,4 +900,5 @@ func (s *Store) FailLaunch(ctx context.Context, id uuid.UUID, code string) error
 		}
 		return Notify(ctx, tx, taskID)
 	})
+	return taskID, err
 }

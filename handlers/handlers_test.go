@@ -767,8 +767,10 @@ func TestFailedTasksShowWhereTheyStoppedAndWhy(t *testing.T) {
 	id := s.create(t, "http://127.0.0.1:1/", nil)
 	var launch uuid.UUID
 	require.NoError(t, s.tables.Get(&launch, `SELECT id FROM launches WHERE task_id = $1`, id))
-	require.NoError(t, s.store.FailLaunch(t.Context(), launch, jobs.FailureSecretKey))
-	require.ErrorIs(t, s.store.FailLaunch(t.Context(), launch, jobs.FailureStart), db.ErrConflict)
+	_, err := s.store.FailLaunch(t.Context(), launch, jobs.FailureSecretKey)
+	require.NoError(t, err)
+	_, err = s.store.FailLaunch(t.Context(), launch, jobs.FailureStart)
+	require.ErrorIs(t, err, db.ErrConflict)
 	row := s.get(t, "/tasks").page(t).Find("tbody tr")
 	require.Equal(t, "0/2 (已停止)", strings.Join(strings.Fields(row.Find(".count.is-failed").Text()), " "))
 	require.Contains(t, row.Find(".failure").Text(), "SECRET_KEY")

@@ -601,7 +601,8 @@ func TestTheEndOfAStoppedAndOfAFailedTaskIsTold(t *testing.T) {
 	id = s.create(t, "http://127.0.0.1:1/", nil)
 	var launch uuid.UUID
 	require.NoError(t, s.tables.Get(&launch, `SELECT id FROM launches WHERE task_id = $1`, id))
-	require.NoError(t, s.store.FailLaunch(t.Context(), launch, "SECRET_KEY_CHANGED"))
+	_, err := s.store.FailLaunch(t.Context(), launch, "SECRET_KEY_CHANGED")
+	require.NoError(t, err)
 	_, events = s.follow(t, id, "", nil)
 	end := events[len(events)-1]
 	require.Equal(t, "failed", end.name)

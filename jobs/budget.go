@@ -69,7 +69,8 @@ func (k *Budget) keep(ctx context.Context) (map[uuid.UUID]engine.Standing, error
 		one := verdict.Reached[id]
 		k.Log.InfoContext(ctx, "launch stopped at its budget", "task_id", one.TaskID, "launch_id", id, "reason", one.Reason)
 		if _, err := tasks.FinishLaunch(ctx, k.Store, id); err != nil {
-			k.Log.WarnContext(ctx, "stopped launch not finished, a worker will finish it", "launch_id", id, "error", err)
+			k.Log.WarnContext(ctx, "stopped launch not finished, a worker will finish it", "task_id", one.TaskID,
+				"launch_id", id, "error", err)
 		}
 	}
 	return verdict.Reached, nil

@@ -125,7 +125,8 @@ func (w *Worker) startOwnLanes(l *crew.Launch, n int) (started int, err error) {
 				return errors.Join(err, w.work(next))
 			})
 			if err != nil {
-				w.Log.WarnContext(w.calls, "lane failed, reconcile will replace it", "launch_id", l.LaunchID, "error", err)
+				w.Log.WarnContext(w.calls, "lane failed, reconcile will replace it", "task_id", l.TaskID,
+					"launch_id", l.LaunchID, "error", err)
 			}
 		}()
 	}
@@ -184,7 +185,7 @@ func (w *Worker) workIn(lane *crew.Lane, l *crew.Launch) (next uuid.UUID, err er
 	defer w.Metrics.lanesBusy.Dec()
 	end, isLast, err := lane.Work(w.calls)
 	if isLast {
-		err = errors.Join(err, w.finish(w.calls, l.LaunchID))
+		err = errors.Join(err, w.finish(w.calls, l.TaskID, l.LaunchID))
 	}
 	switch end {
 	case crew.Leaving: // left to the workers that remain

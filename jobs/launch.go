@@ -113,33 +113,34 @@ var FailureCodes = []string{FailureStart, FailureSecretKey}
 
 // fail ends a launch because of an internal fault. It is not an error if the launch had already ended.
 func (w *Worker) fail(ctx context.Context, id uuid.UUID, code string) error {
-	w.Log.ErrorContext(ctx, "launch failed", "launch_id", id, "code", code)
 	w.report(errors.New("launch failed: "+code), "launch_id", id.String(), "code", code)
-	if err := w.Store.FailLaunch(ctx, id, code); err != nil && !errors.Is(err, db.ErrConflict) {
-		return err
+	taskID, err := w.Store.FailLaunch(ctx, id, code)
+	if errors.Is(err, db.ErrConflict) {
+		return nil
 	}
-	return nil
+	w.Log.ErrorContext(ctx, "launch failed", "task_id", taskID, "launch_id", id, "code", code)
+	return err
 }
 
 // finish ends a launch that has nothing left to run. Exactly one caller succeeds.
-func (w *Worker) finish(ctx context.Context, id uuid.UUID) error {
+func (w *Worker) finish(ctx context.Context, taskID, id uuid.UUID) error {
 	finished, err := tasks.FinishLaunch(ctx, w.Store, id)
 	if finished {
-		w.Log.InfoContext(ctx, "launch finished", "launch_id", id)
-		w.aside.Go(func() { w.compare(id) }) //nolint:contextcheck // it outlives the lane
+		w.Log.InfoContext(ctx, "launch finished", "task_id", taskID, "launch_id", id)
+		w.aside.Go(func() { w.compare(taskID, id) }) //nolint:contextcheck // it outlives the lane
 	}
 	return err
 }
 
 // compare compares a finished task with the previous one on the same dataset. Questions that it leaves out are
 // compared on request.
-func (w *Worker) compare(launchID uuid.UUID) {
+func (w *Worker) compare(taskID, launchID uuid.UUID) {
 	ctx := w.calls
 	err := w.contain("compare tasks", func() error {
 		return tasks.CompareWithEarlier(ctx, w.Store, launchID, w.isLeaving)
 	})
 	if err != nil && ctx.Err() == nil {
 		w.Log.WarnContext(ctx, "task not compared with the previous one, will be compared on request",
-			"launch_id", launchID, "error", err)
+			"task_id", taskID, "launch_id", launchID, "error", err)
 	}
 }

@@ -124,7 +124,7 @@ func (w *Worker) reconcile(ctx context.Context, isTidying bool) ([]engine.Active
 	}
 	for _, launch := range launches {
 		if launch.IsDone {
-			if err := w.finish(ctx, launch.ID); err != nil {
+			if err := w.finish(ctx, launch.TaskID, launch.ID); err != nil {
 				return nil, err
 			}
 		}
@@ -187,12 +187,14 @@ func (w *Worker) startLocally(ctx context.Context) error {
 	for _, launch := range launches {
 		if !launch.Started {
 			if err := w.startLaunch(ctx, launch.ID); err != nil {
-				w.Log.WarnContext(ctx, "launch not started, will retry", "launch_id", launch.ID, "error", err)
+				w.Log.WarnContext(ctx, "launch not started, will retry", "task_id", launch.TaskID,
+					"launch_id", launch.ID, "error", err)
 			}
 		}
 		l, err := w.readLaunch(ctx, launch.ID)
 		if errors.Is(err, tasks.ErrForeignKey) {
-			w.Log.ErrorContext(ctx, "launch not started, leaving it to other workers", "launch_id", launch.ID, "error", err)
+			w.Log.ErrorContext(ctx, "launch not started, leaving it to other workers", "task_id", launch.TaskID,
+				"launch_id", launch.ID, "error", err)
 			continue
 		}
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 // ActiveLaunch is a launch that Reconcile may need to help along.
 type ActiveLaunch struct {
 	ID      uuid.UUID `db:"id"`
+	TaskID  uuid.UUID `db:"task_id"`
 	Started bool      `db:"started"`
 	// WantedLanes is how many more lanes the launch could use now: 0 while no origin of its targets has a free
 	// slot.
@@ -22,7 +23,7 @@ type ActiveLaunch struct {
 }
 
 const listActiveLaunches = `
-	SELECT l.id, l.status <> 'PENDING' AS started,
+	SELECT l.id, l.task_id, l.status <> 'PENDING' AS started,
 		CASE
 			WHEN l.status <> 'RUNNING' THEN 0
 			ELSE greatest(0, least(l.concurrency - live.lanes, queued.units,

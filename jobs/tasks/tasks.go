@@ -69,16 +69,20 @@ func (e *DiskFullError) Error() string {
 	return fmt.Sprintf("the disk is %d%% full: %d MiB are free", e.Percent(), e.Free>>20)
 }
 
-// HasRoom returns a *DiskFullError if the disk is full.
+// HasRoom returns a *DiskFullError if the disk is full. A disk that cannot be measured counts as one with room.
 func (s *Service) HasRoom() error {
 	if s.Space == nil {
 		return nil
 	}
 	space, err := s.Space()
-	if err == nil && space.IsFull() {
-		err = &DiskFullError{space}
+	if err != nil {
+		s.Log.Warn("disk not measured, work continues as if it had room", "error", err)
+		return nil
 	}
-	return err
+	if space.IsFull() {
+		return &DiskFullError{space}
+	}
+	return nil
 }
 
 // BudgetError means that a ceiling leaves no room for another launch.
@@ -621,7 +625,8 @@ func (s *Service) Stop(ctx context.Context, by db.Actor, task db.Task) (db.Task,
 	}
 	s.Log.InfoContext(ctx, "launch stop requested", "task_id", task.ID, "launch_id", launchID)
 	if _, err := FinishLaunch(ctx, s.Store, launchID); err != nil {
-		s.Log.WarnContext(ctx, "stopped launch not finished, a worker will finish it", "launch_id", launchID, "error", err)
+		s.Log.WarnContext(ctx, "stopped launch not finished, a worker will finish it", "task_id", task.ID,
+			"launch_id", launchID, "error", err)
 	}
 	return s.Store.Task(ctx, task.Scope(), task.ID)
 }

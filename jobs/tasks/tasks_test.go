@@ -1,12 +1,16 @@
 package tasks_test
 
 import (
+	"bytes"
+	"errors"
+	"log/slog"
 	"net/url"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"wending/jobs/blob"
 	"wending/jobs/tasks"
 )
 
@@ -66,4 +70,18 @@ func TestTheCeilingHoldsForTasksAboveIt(t *testing.T) {
 	}
 	_, _, err := (&tasks.Service{RateCeiling: "unlimited"}).CallInterval("fast")
 	require.Error(t, err)
+}
+
+// A full disk refuses work; one that cannot be measured does not, but the log says so.
+func TestADiskThatIsNotMeasuredRefusesNothing(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	service := &tasks.Service{Log: slog.New(slog.NewTextHandler(&log, nil))}
+	require.NoError(t, service.HasRoom())
+	service.Space = func() (blob.Space, error) { return blob.Space{}, errors.New("input/output error") }
+	require.NoError(t, service.HasRoom())
+	require.Contains(t, log.String(), "input/output error")
+	service.Space = func() (blob.Space, error) { return blob.Space{Free: 1, Total: 100}, nil }
+	full := (*tasks.DiskFullError)(nil)
+	require.ErrorAs(t, service.HasRoom(), &full)
 }
