@@ -214,7 +214,7 @@ define require
 	ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || command -v postgres >/dev/null || missing="$$missing postgresql"; \
 	command -v redis-server >/dev/null || missing="$$missing redis-server"; \
 	if [ "$(1)" = all ]; then \
-	  command -v chromium >/dev/null || missing="$$missing chromium"; \
+	  command -v chromium-headless-shell >/dev/null || missing="$$missing chromium-headless-shell"; \
 	  command -v pgbouncer >/dev/null || missing="$$missing pgbouncer"; \
 	  command -v soffice >/dev/null || missing="$$missing libreoffice-calc-nogui"; \
 	  command -v python3 >/dev/null || missing="$$missing python3"; \
@@ -223,7 +223,8 @@ define require
 	fi; \
 	[ -z "$$missing" ] && exit 0; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  echo "installing$$missing"; apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
+	  apt-get update -qq || exit 1; apt-cache show chromium-headless-shell >/dev/null 2>&1 || missing="$${missing/chromium-headless-shell/chromium}"; \
+	  echo "installing$$missing"; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
 	elif [ "$(1)" = all ] || echo "$$missing" | grep -q postgresql; then \
 	  echo "missing on this machine:$$missing"; echo "install with: sudo apt-get install$$missing"; exit 1; \
 	fi
