@@ -102,6 +102,10 @@ versions: $(POSTGRES_VERSIONS:%=bin/postgres-%) ## A task, its pages and exports
 	  [ $$code = 0 ] || cat "$$copy/log"; rm -rf "$$copy"; [ $$code = 0 ] || exit 1; \
 	done
 
+.PHONY: backup-drill
+backup-drill: servers ## Back up a running installation, restore it into a fresh database, compare the rows of every table, and start it
+	go test -count=1 -v -run 'TestABackupIsRestored$$' ./cmd/wending
+
 .PHONY: fuzz
 fuzz: ## Fuzz every reader for a minute each; flip 10,000 bytes of workbooks
 	go test ./jobs/dataset -run xxx -fuzz FuzzCSV -fuzztime 60s -fuzzminimizetime 10x

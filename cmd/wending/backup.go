@@ -8,10 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/url"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -21,6 +19,7 @@ import (
 	"wending/db/pg/embedded"
 	"wending/db/upkeep"
 	"wending/jobs/blob"
+	"wending/jobs/courier"
 )
 
 type backupCommand struct {
@@ -32,25 +31,11 @@ type restoreCommand struct {
 	File string `arg:"" placeholder:"FILE" help:"A file written by 'backup'."`
 }
 
-// The files of a backup.
+// The folders of a backup.
 const (
-	manifestName = "manifest.json"
-	dumpName     = "database.dump"
-	keyName      = "secret.key"
-	uploadsName  = "uploads"
-	assetsName   = "assets"
+	uploadsName = "uploads"
+	assetsName  = "assets"
 )
-
-// manifest describes a backup.
-type manifest struct {
-	Format  int       `json:"format"`
-	Version string    `json:"version"`
-	MadeAt  time.Time `json:"made_at"`
-	// HasKey reports that the key is in the backup; otherwise SECRET_KEY is needed to restore it.
-	HasKey bool `json:"has_key"`
-}
-
-const backupFormat = 1
 
 // database calls work with the address of the database: the configured one, the running program's, or the address of a
 // server started for this call.
@@ -79,10 +64,8 @@ func (s *Settings) database(ctx context.Context, work func(url string) error) er
 	return work(server.URL())
 }
 
-// Run writes the database, uploads and key to one file, even while the program runs. A task's file is stored before
-// its rows and removed after them, so reading the files both before and after the snapshot of the rows finds all
-// files that the rows need.
-func (c backupCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) (err error) {
+// Run writes the database, uploads and key to one file, even while the program runs.
+func (c backupCommand) Run(ctx context.Context, s *Settings, stdout io.Writer, stderr errorWriter) (err error) {
 	if c.Check {
 		return checkBackup(ctx, c.File, stdout)
 	}
@@ -101,29 +84,45 @@ func (c backupCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) (
 			_ = os.Remove(aside.Name())
 		}
 	}()
-	compressed := gzip.NewWriter(aside)
-	archive := tar.NewWriter(compressed)
-	b := &backupWriter{archive: archive, folders: s.folders(), written: map[string]time.Time{}}
-	if err := b.write(ctx, s); err != nil {
+	content, err := s.backup(func(part string, bytes int64) {
+		_, _ = fmt.Fprintf(stderr, "%s: %d MiB so far\n", part, bytes>>20)
+	}, 5*time.Second).Write(ctx, aside)
+	if err != nil {
 		return err
 	}
-	if err := errors.Join(archive.Close(), compressed.Close(), aside.Sync(), aside.Close()); err != nil {
+	size, err := aside.Seek(0, io.SeekCurrent)
+	if err = errors.Join(err, aside.Sync(), aside.Close()); err != nil {
 		return err
 	}
 	if err := os.Rename(aside.Name(), c.File); err != nil {
 		return err
 	}
-	if err := s.database(ctx, func(url string) error { return recordBackup(ctx, url) }); err != nil {
+	if err := s.database(ctx, func(url string) error { return recordBackup(ctx, url, size) }); err != nil {
 		return fmt.Errorf("%s is complete, but not recorded as the last backup: %w", c.File, err)
 	}
-	_, err = fmt.Fprintf(stdout, "%s: the database and %d files\n", c.File, len(b.written))
-	if err == nil && b.folders[assetsName] == "" {
+	_, err = fmt.Fprintf(stdout, "%s: the database and %d files\n", c.File, content.Files)
+	if err == nil && s.folders()[assetsName] == "" {
 		_, err = fmt.Fprintln(stdout, "not included: the files that agents produced, which are stored at BLOB_URL")
 	}
-	if err == nil && !b.hasKey {
+	if err == nil && !content.HasKey {
 		_, err = fmt.Fprintln(stdout, "not included: SECRET_KEY; keep it elsewhere, or the secrets can never be decrypted")
 	}
 	return err
+}
+
+// backup returns what backups of the installation are made of.
+func (s *Settings) backup(progress func(part string, bytes int64), every time.Duration) courier.Backup {
+	keyFile := s.keyFile()
+	if s.SecretKey != "" {
+		keyFile = ""
+	}
+	return courier.Backup{
+		Version: buildVersion(), KeyFile: keyFile, Folders: s.folders(), TempDir: s.DataDir,
+		Progress: progress, ProgressEvery: every,
+		Dump: func(ctx context.Context, w io.Writer) error {
+			return s.database(ctx, func(url string) error { return upkeep.Dump(ctx, url, w) })
+		},
+	}
 }
 
 // checkBackup reads a backup as a whole, including the database in it, and prints what it contains.
@@ -133,119 +132,86 @@ func checkBackup(ctx context.Context, path string, stdout io.Writer) error {
 		return err
 	}
 	defer file.Close() //nolint:errcheck // only read
-	compressed, err := gzip.NewReader(file)
+	content, err := courier.CheckBackup(ctx, file)
 	if err != nil {
-		return fmt.Errorf("%s is not a backup: %w", path, err)
+		return fmt.Errorf("%s: %w", path, err)
 	}
-	var about manifest
-	files, hasDump := 0, false
-	for archive := tar.NewReader(compressed); ; {
-		header, err := archive.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err == nil {
-			switch header.Name {
-			case manifestName:
-				err = json.NewDecoder(archive).Decode(&about)
-			case dumpName:
-				hasDump = true
-				err = upkeep.CheckDump(ctx, archive)
-			default:
-				files++
-			}
-		}
-		if err == nil {
-			_, err = io.Copy(io.Discard, archive) //nolint:gosec // an operator asked for it, and nothing is stored
-		}
-		if err != nil {
-			return fmt.Errorf("%s is damaged: %w", path, err)
-		}
-	}
-	if about.Format != backupFormat || !hasDump {
-		return fmt.Errorf("%s is not a complete backup of format %d", path, backupFormat)
-	}
-	_, err = fmt.Fprintf(stdout, "%s: complete, with the database and %d files, as of %s (version %s)\n", path, files,
-		about.MadeAt.Format(time.RFC3339), about.Version)
+	_, err = fmt.Fprintf(stdout, "%s: complete, with the database and %d files, as of %s (version %s)\n", path,
+		content.Files, content.MadeAt.Format(time.RFC3339), content.Version)
 	return err
 }
 
-// recordBackup records in the database at url that a backup has finished.
-func recordBackup(ctx context.Context, url string) error {
+// recordBackup records in the database at url that a backup of some bytes has finished.
+func recordBackup(ctx context.Context, url string, bytes int64) error {
 	store, err := db.Open(ctx, url, 1)
 	if err != nil {
 		return err
 	}
 	defer store.Close() //nolint:errcheck // nothing is pending
-	return upkeep.NewMonitor(store).BackedUp(ctx)
+	return upkeep.NewMonitor(store).BackedUp(ctx, bytes, false)
 }
 
-// backupWriter writes a backup. written maps the files already in it to their modification times.
-type backupWriter struct {
-	archive *tar.Writer
-	folders map[string]string
-	written map[string]time.Time
-	hasKey  bool
-}
-
-func (b *backupWriter) write(ctx context.Context, s *Settings) error {
-	key, err := os.ReadFile(s.keyFile())
-	if b.hasKey = err == nil && s.SecretKey == ""; err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
+// backupPlan returns the planned times of backups and where they are kept; next is nil if none are planned.
+func (s *Settings) backupPlan() (next func(time.Time) time.Time, place blob.Store, err error) {
+	if s.BackupCron == "" {
+		return nil, nil, nil
 	}
-	about, err := json.Marshal(manifest{backupFormat, buildVersion(), time.Now().UTC(), b.hasKey})
-	if err != nil {
-		return err
+	if next, err = courier.BackupTimes(s.BackupCron); err != nil {
+		return nil, nil, fmt.Errorf("BACKUP_CRON is %q: %w", s.BackupCron, err)
 	}
-	if err := b.add(manifestName, about); err != nil {
-		return err
+	if s.BackupTo == "" {
+		return nil, nil, errors.New("BACKUP_CRON needs BACKUP_TO, the folder or bucket that keeps the backups")
 	}
-	if b.hasKey {
-		if err := b.add(keyName, key); err != nil {
-			return err
+	address := s.BackupTo
+	if !strings.Contains(address, "://") {
+		if address, err = filepath.Abs(address); err != nil {
+			return nil, nil, fmt.Errorf("BACKUP_TO: %w", err)
+		}
+		address = (&url.URL{Scheme: "file", Path: address}).String()
+	}
+	if u, err := url.Parse(address); err == nil && u.Scheme == "file" {
+		for _, folder := range s.folders() {
+			folder, err := filepath.Abs(folder)
+			inside, wrong := filepath.Rel(folder, u.Path)
+			if err == nil && wrong == nil && filepath.IsLocal(inside) {
+				return nil, nil, fmt.Errorf("BACKUP_TO is inside %s, so backups would contain earlier ones", folder)
+			}
 		}
 	}
-	if err := b.addFolders(); err != nil {
-		return err
-	}
-	dump, err := blob.Unnamed()
+	place, err = blob.Open(address, blob.Credentials{AccessKeyID: s.S3KeyID, SecretAccessKey: s.S3Secret})
 	if err != nil {
-		return err
+		return nil, nil, fmt.Errorf("BACKUP_TO: %w", err)
 	}
-	defer dump.Close() //nolint:errcheck // only read from here on
-	if err := s.database(ctx, func(url string) error { return upkeep.Dump(ctx, url, dump) }); err != nil {
-		return err
-	}
-	if err := b.addFile(dumpName, dump); err != nil {
-		return err
-	}
-	return b.addFolders()
+	return next, place, nil
 }
 
-func (b *backupWriter) add(name string, content []byte) error {
-	if err := b.archive.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(content)),
-		ModTime: time.Now()}); err != nil {
-		return err
-	}
-	_, err := b.archive.Write(content)
-	return err
-}
+// backUpEvery is how often a process looks whether a scheduled backup is due.
+const backUpEvery = 20 * time.Second
 
-// addFile adds an open file from its beginning, up to its size at the time of the call.
-func (b *backupWriter) addFile(name string, file *os.File) error {
-	info, err := file.Stat()
-	if err != nil {
-		return err
+// backUp makes the scheduled backups until ctx ends.
+func (p *program) backUp(ctx context.Context) {
+	next, place, err := p.settings.backupPlan()
+	if err != nil || next == nil { // an error has been reported at the start
+		return
 	}
-	if _, err := file.Seek(0, io.SeekStart); err != nil {
-		return err
+	backup := p.settings.backup(func(part string, bytes int64) {
+		p.log.InfoContext(ctx, "backup in progress", "part", part, "bytes", bytes)
+	}, time.Minute)
+	backup.Dump = func(ctx context.Context, w io.Writer) error { return upkeep.Dump(ctx, p.directURL, w) }
+	keeper := courier.BackupKeeper{Store: p.store, Backup: backup, Place: place, Keep: p.settings.BackupKeep, Next: next,
+		Log: p.log}
+	tick := time.NewTicker(backUpEvery)
+	defer tick.Stop()
+	for {
+		if err := keeper.Round(ctx); err != nil && ctx.Err() == nil {
+			p.log.WarnContext(ctx, "scheduled backups not looked at, will retry", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
 	}
-	if err := b.archive.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: info.Size(),
-		ModTime: info.ModTime()}); err != nil {
-		return err
-	}
-	_, err = io.CopyN(b.archive, file, info.Size())
-	return err
 }
 
 // folders returns the folders in a backup, by their names there.
@@ -257,47 +223,6 @@ func (s *Settings) folders() map[string]string {
 		folders[assetsName] = u.Path
 	}
 	return folders
-}
-
-func (b *backupWriter) addFolders() error {
-	for name, folder := range b.folders {
-		if err := b.addFolder(name, folder); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// addFolder adds the files that are new, or have changed since they were added. A file that disappears in the
-// meantime belongs to deleted rows.
-func (b *backupWriter) addFolder(folderName, folder string) error {
-	return filepath.WalkDir(folder, func(place string, entry fs.DirEntry, err error) error {
-		if errors.Is(err, os.ErrNotExist) {
-			return nil
-		}
-		if err != nil || !entry.Type().IsRegular() {
-			return err
-		}
-		file, err := os.Open(place)
-		if errors.Is(err, os.ErrNotExist) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		defer file.Close() //nolint:errcheck // only read
-		info, err := file.Stat()
-		if err != nil {
-			return err
-		}
-		local, err := filepath.Rel(folder, place)
-		name := path.Join(folderName, filepath.ToSlash(local))
-		if err != nil || b.written[name].Equal(info.ModTime()) {
-			return err
-		}
-		b.written[name] = info.ModTime()
-		return b.addFile(name, file)
-	})
 }
 
 // Run restores a backup into an empty database and data folder, and migrates it to this version.
@@ -347,7 +272,7 @@ type restorer struct {
 	settings *Settings
 	archive  *tar.Reader
 	folders  map[string]string
-	about    manifest
+	about    courier.BackupManifest
 	files    int
 	hasDump  bool
 	// hasKey means that the key file came from the backup.
@@ -375,23 +300,23 @@ func (r *restorer) read(ctx context.Context) error {
 
 func (r *restorer) take(ctx context.Context, header *tar.Header) error {
 	switch name := header.Name; {
-	case name == manifestName:
+	case name == courier.BackupManifestName:
 		if err := json.NewDecoder(r.archive).Decode(&r.about); err != nil {
 			return err
 		}
-		if r.about.Format != backupFormat {
-			return fmt.Errorf("it has format %d, but this version reads %d", r.about.Format, backupFormat)
+		if r.about.Format != courier.BackupFormat {
+			return fmt.Errorf("it has format %d, but this version reads %d", r.about.Format, courier.BackupFormat)
 		}
 		return nil
 	case r.about.Format == 0:
 		return errors.New("it is not a backup of Wending")
-	case name == keyName:
+	case name == courier.BackupKeyName:
 		if _, err := os.Stat(r.settings.keyFile()); err == nil {
 			return fmt.Errorf("%s already exists; restore into an empty data folder", r.settings.keyFile())
 		}
 		r.hasKey = true
 		return r.store(r.settings.keyFile())
-	case name == dumpName:
+	case name == courier.BackupDumpName:
 		r.hasDump = true
 		return r.settings.database(ctx, func(url string) error {
 			if err := upkeep.Restore(ctx, url, r.archive); err != nil {

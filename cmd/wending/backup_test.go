@@ -5,9 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,6 +46,41 @@ func taskOf(t *testing.T, base, id string) (task struct {
 	defer answer.Body.Close()
 	require.NoError(t, json.NewDecoder(answer.Body).Decode(&task))
 	return task
+}
+
+// rowsOf counts the rows of every table at url.
+func rowsOf(t *testing.T, url string) map[string]int {
+	t.Helper()
+	_, tables := dbtest.OpenAt(t, url)
+	var names []string
+	require.NoError(t, tables.Select(&names, `SELECT tablename FROM pg_tables WHERE schemaname = current_schema()`))
+	rows := map[string]int{}
+	for _, name := range names {
+		var count int
+		require.NoError(t, tables.Get(&count, `SELECT count(*) FROM `+pq.QuoteIdentifier(name)))
+		rows[name] = count
+	}
+	return rows
+}
+
+// compareRows requires that a restored database has the rows of the original, except those about its processes and
+// sessions, and the audit's entry about the restore.
+func compareRows(t *testing.T, original, restored map[string]int) {
+	t.Helper()
+	require.Greater(t, len(original), 50)
+	require.Len(t, restored, len(original))
+	for _, name := range slices.Sorted(maps.Keys(original)) {
+		t.Logf("%-28s %6d rows, restored %6d", name, original[name], restored[name])
+		switch name {
+		case "sessions":
+			require.Zero(t, restored[name])
+		case "audit_entries":
+			require.Equal(t, original[name]+1, restored[name])
+		case "workers", "lanes", "origins", "refused_processes":
+		default:
+			require.Equal(t, original[name], restored[name], name)
+		}
+	}
 }
 
 // A backup is made while the program runs. The restored installation has all tasks, their files and their secrets, and
@@ -99,6 +136,9 @@ func TestABackupIsRestored(t *testing.T) {
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm(), "it has the key")
 	code, said = command(t, "backup", file, "--data-dir", folder)
 	require.Equal(t, 1, code, said)
+	url, err := embedded.RunningURL(filepath.Join(folder, "postgres"))
+	require.NoError(t, err)
+	original := rowsOf(t, url)
 	close(slow)
 
 	other := dbtest.Folder(t)
@@ -106,6 +146,10 @@ func TestABackupIsRestored(t *testing.T) {
 	require.Zero(t, code, said)
 	code, said = command(t, "restore", file, "--data-dir", other)
 	require.Equal(t, 1, code, said)
+	require.NoError(t, (&Settings{DataDir: other}).database(t.Context(), func(url string) error {
+		compareRows(t, original, rowsOf(t, url))
+		return nil
+	}))
 	second := start(t, "up", "--data-dir", other, "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "4")
 	dbtest.Await(t, 60*time.Second, "the running one ends there", func() bool {
 		return taskOf(t, second.url, running).Status == "SUCCEEDED"

@@ -248,6 +248,9 @@ func (d *doctor) checkStore(ctx context.Context) (string, error) {
 func (d *doctor) checkTools(ctx context.Context) (string, error) {
 	path, err := embedded.FindTool(ctx, "pg_dump", 0)
 	if err != nil {
+		if d.settings.BackupCron != "" {
+			return "", fmt.Errorf("%w; BACKUP_CRON needs it on every machine with 'up' or 'serve'", err)
+		}
 		return "", warning{err.Error() + "; only 'wending backup' and 'restore' need it"}
 	}
 	return path, nil

@@ -77,12 +77,15 @@ var (
 	auditEntries    = describe("audit_entries", "Entries in the audit log.")
 	backupTimestamp = describe("last_backup_timestamp_seconds",
 		"When the last backup finished, in seconds since 1970; 0 means never.")
+	backupBytes  = describe("last_backup_bytes", "Size of the last backup.")
+	backupFailed = describe("last_backup_failure_timestamp_seconds",
+		"When a scheduled backup last failed, in seconds since 1970; 0 means never.")
 )
 
 // Describe implements prometheus.Collector.
 func (i *installation) Describe(all chan<- *prometheus.Desc) {
 	for _, one := range []*prometheus.Desc{tasksByStatus, units, oldestWaiting, deliveries, failures, firings, missed,
-		workers, lanes, auditEntries, backupTimestamp} {
+		workers, lanes, auditEntries, backupTimestamp, backupBytes, backupFailed} {
 		all <- one
 	}
 }
@@ -111,11 +114,15 @@ func (i *installation) Collect(all chan<- prometheus.Metric) {
 	gauge(workers, float64(now.Workers))
 	gauge(lanes, float64(now.Lanes))
 	gauge(auditEntries, float64(now.AuditEntries))
-	backedUp := 0.0
-	if now.LastBackupAt != nil {
-		backedUp = float64(now.LastBackupAt.Unix())
+	seconds := func(at *time.Time) float64 {
+		if at == nil {
+			return 0
+		}
+		return float64(at.Unix())
 	}
-	gauge(backupTimestamp, backedUp)
+	gauge(backupTimestamp, seconds(now.LastBackupAt))
+	gauge(backupBytes, float64(now.LastBackupBytes))
+	gauge(backupFailed, seconds(now.BackupFailedAt))
 }
 
 func (i *installation) figures() (upkeep.Figures, error) {

@@ -58,7 +58,7 @@ func TestAlertsAndDashboardUseMetricsThatExist(t *testing.T) {
 		require.NoError(t, err, path)
 		return string(content)
 	}
-	require.Contains(t, get("/storage"), "最近一次 wending backup")
+	require.Contains(t, get("/storage"), "最近一次备份")
 	get("/api/v1/evaluation-tasks/" + id + "/progress")
 	dbtest.Await(t, time.Minute, "figures after the backup", func() bool {
 		return scrape()["wending_last_backup_timestamp_seconds"] != "0"

@@ -491,6 +491,7 @@ func (p *program) serve(ctx context.Context, stdout io.Writer) error {
 	group.Go(func() error { p.tidyFiles(changing); return nil })
 	group.Go(func() error { p.fireLate(changing, files); return nil })
 	group.Go(func() error { p.watchDisk(changing); return nil })
+	group.Go(func() error { p.backUp(changing); return nil })
 	group.Go(func() error {
 		select {
 		case <-p.retired:

@@ -49,6 +49,9 @@ type Settings struct {
 	HistoryDays  int    `name:"history-retention-days" from:"HISTORY_RETENTION_DAYS" default:"0" help:"Days for which finished tasks keep replaced runs; current results are always kept; 0 keeps everything ($HISTORY_RETENTION_DAYS)."`
 	UploadDays   int    `name:"upload-retention-days" from:"UPLOAD_RETENTION_DAYS" default:"0" help:"Days for which tasks keep their uploaded files after they end; questions are always kept; 0 keeps everything ($UPLOAD_RETENTION_DAYS)."`
 	EventDays    int    `name:"event-retention-days" from:"EVENT_RETENTION_DAYS" default:"30" help:"Days for which the events and previews of calls are kept after a task ends; 0 keeps everything ($EVENT_RETENTION_DAYS)."`
+	BackupCron   string `from:"BACKUP_CRON" help:"When 'up' and 'serve' make backups: a cron expression in Beijing time, such as 0 3 * * *; if unset, none are made ($BACKUP_CRON)."`
+	BackupTo     string `from:"BACKUP_TO" help:"Where scheduled backups are kept: a folder, or s3://bucket/prefix?endpoint=https://host&region=name with the access key of BLOB_URL ($BACKUP_TO)."`
+	BackupKeep   int    `from:"BACKUP_KEEP" default:"7" help:"Number of scheduled backups that are kept; older ones are removed after a new one was checked ($BACKUP_KEEP)."`
 	DefaultLang  string `from:"DEFAULT_LANG" default:"zh-CN" enum:"zh-CN,en" help:"Default language: zh-CN or en ($DEFAULT_LANG)."`
 	AllowedHosts string `from:"ALLOWED_HOSTS" help:"Host names of this site besides local names and IP addresses, separated by commas ($ALLOWED_HOSTS)."`
 	WithoutLogin bool   `name:"allow-without-login" from:"ALLOW_WITHOUT_LOGIN" help:"Listen beyond loopback without sign-in (AUTH=off); requires ALLOWED_HOSTS ($ALLOW_WITHOUT_LOGIN)."`
@@ -88,6 +91,7 @@ func (s Settings) defaults() (tasks.Settings, error) {
 		{"UPLOAD_RETENTION_DAYS", s.UploadDays, 0, 36500},
 		{"EVENT_RETENTION_DAYS", s.EventDays, 0, 36500},
 		{"AUDIT_RETENTION_DAYS", s.AuditDays, 0, 36500},
+		{"BACKUP_KEEP", s.BackupKeep, 1, 1000},
 		{"SCHEDULE_MIN_MINUTES", s.ScheduleMin, 0, 24 * 60},
 		{"SHUTDOWN_TIMEOUT_SECONDS", s.ShutdownSecs, 6, 3600},
 	} {
@@ -103,6 +107,9 @@ func (s Settings) defaults() (tasks.Settings, error) {
 		if _, err := people.ParsePattern(text); err != nil {
 			return tasks.Settings{}, fmt.Errorf("SENSITIVE_PATTERNS: %q: %w", text, err)
 		}
+	}
+	if _, _, err := s.backupPlan(); err != nil {
+		return tasks.Settings{}, err
 	}
 	if _, err := tasks.ParseRate(s.RateLimit); err != nil {
 		return tasks.Settings{}, fmt.Errorf("RATE_LIMIT_PER_AGENT is %q: %w", s.RateLimit, err)

@@ -34,8 +34,21 @@ type Figures struct {
 	Workers       int `db:"workers"`
 	Lanes         int `db:"lanes"`
 	AuditEntries  int `db:"audit_entries"`
-	// LastBackupAt is when the last backup finished; nil means never.
-	LastBackupAt *time.Time `db:"last_backup_at"`
+	Backups
+}
+
+// Backups describe the backups by 'wending backup' and BACKUP_CRON.
+type Backups struct {
+	// LastBackupAt is when the last one finished, and LastBackupBytes is its size; nil means never.
+	LastBackupAt    *time.Time `db:"last_backup_at"`
+	LastBackupBytes int64      `db:"last_backup_bytes"`
+	// BackupFailedAt is when a scheduled one last failed; nil means never.
+	BackupFailedAt *time.Time `db:"backup_failed_at"`
+}
+
+// HasFailed reports that the last scheduled backup failed, and that none was made since.
+func (b Backups) HasFailed() bool {
+	return b.BackupFailedAt != nil && (b.LastBackupAt == nil || b.LastBackupAt.Before(*b.BackupFailedAt))
 }
 
 const readFigures = `
@@ -58,7 +71,8 @@ const readFigures = `
 		(SELECT count(*) FROM workers WHERE beat_at > now() - $1 * interval '1 second') AS workers,
 		coalesce((SELECT sum(lanes) FROM workers WHERE beat_at > now() - $1 * interval '1 second'), 0) AS lanes,
 		(SELECT last_seq - first_seq FROM audit_chain) AS audit_entries,
-		(SELECT last_backup_at FROM installation) AS last_backup_at`
+		last_backup_at, last_backup_bytes, backup_failed_at
+	FROM installation`
 
 // Figures reads the figures.
 func (m Monitor) Figures(ctx context.Context) (figures Figures, err error) {
@@ -94,10 +108,50 @@ func (m Monitor) counts(ctx context.Context, query string) (map[string]int, erro
 // Connections describes the pool's connections.
 func (m Monitor) Connections() sql.DBStats { return m.db.Stats() }
 
-// BackedUp records that a backup has finished.
-func (m Monitor) BackedUp(ctx context.Context) error {
-	_, err := m.db.ExecContext(ctx, `UPDATE installation SET last_backup_at = now()`)
+// BackedUp records that a backup of some bytes has finished; isScheduled means that it was a scheduled one.
+func (m Monitor) BackedUp(ctx context.Context, bytes int64, isScheduled bool) error {
+	const record = `
+		UPDATE installation
+		SET last_backup_at = now(), last_backup_bytes = $1,
+			backup_tried_at = CASE WHEN $2 THEN now() ELSE backup_tried_at END`
+	_, err := m.db.ExecContext(ctx, record, bytes, isScheduled)
 	return pg.Classify("record the backup", err)
+}
+
+// BackupFailed records that a scheduled backup has failed.
+func (m Monitor) BackupFailed(ctx context.Context) error {
+	_, err := m.db.ExecContext(ctx, `UPDATE installation SET backup_tried_at = now(), backup_failed_at = now()`)
+	return pg.Classify("record the failed backup", err)
+}
+
+// PlanOfBackups has the times that decide whether a scheduled backup is due, by the database's clock.
+type PlanOfBackups struct {
+	// TriedAt is when one was last tried, or when PlanOfBackups was first called.
+	TriedAt time.Time `db:"tried_at"`
+	Now     time.Time `db:"now"`
+}
+
+// PlanOfBackups returns the plan of backups.
+func (m Monitor) PlanOfBackups(ctx context.Context) (plan PlanOfBackups, err error) {
+	const begin = `UPDATE installation SET backup_tried_at = now() WHERE backup_tried_at IS NULL`
+	const read = `SELECT coalesce(backup_tried_at, now()) AS tried_at, now() AS now FROM installation`
+	if _, err := m.db.ExecContext(ctx, begin); err != nil {
+		return plan, pg.Classify("plan the backups", err)
+	}
+	err = m.db.GetContext(ctx, &plan, read)
+	return plan, pg.Classify("read the plan of backups", err)
+}
+
+// backupLock is the key of the advisory lock that elects the process that makes a scheduled backup.
+const backupLock = 0x6261636b7570 // "backup" in ASCII
+
+// backupTakes is how long a process whose machine has vanished keeps others from making a backup. One that takes
+// longer continues without the lock: two backups at once do no harm.
+const backupTakes = 6 * time.Hour
+
+// AsBackup runs work unless another process is making a backup. It returns whether work ran, and the error of work.
+func (m Monitor) AsBackup(ctx context.Context, work func() error) (ran bool, err error) {
+	return m.db.WithLock(ctx, backupLock, backupTakes, work)
 }
 
 // Server describes the database server.

@@ -42,8 +42,7 @@ type SpaceUsage struct {
 	// Tasks are the tasks with the largest answers, TaskCount is the number of all tasks.
 	Tasks     []TaskSize
 	TaskCount int
-	// LastBackupAt is when 'wending backup' last finished; nil means never.
-	LastBackupAt *time.Time
+	Backups
 }
 
 // rowBytes is the approximate size of a run without its texts.
@@ -72,7 +71,8 @@ func (s Storage) Measure(ctx context.Context, tables, tasks int) (usage SpaceUsa
 	if err := s.db.GetContext(ctx, &usage.Database, `SELECT pg_database_size(current_database())`); err != nil {
 		return usage, pg.Classify("measure the database", err)
 	}
-	if err := s.db.GetContext(ctx, &usage.LastBackupAt, `SELECT last_backup_at FROM installation`); err != nil {
+	const lastBackup = `SELECT last_backup_at, last_backup_bytes, backup_failed_at FROM installation`
+	if err := s.db.GetContext(ctx, &usage.Backups, lastBackup); err != nil {
 		return usage, pg.Classify("find the last backup", err)
 	}
 	if err := s.db.SelectContext(ctx, &usage.Tables, listTables, tables); err != nil {
