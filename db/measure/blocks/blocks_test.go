@@ -177,6 +177,7 @@ func TestHostileAnswersAreAligned(t *testing.T) {
 		}
 		return text.String()
 	}
+	longKey := `{"` + strings.Repeat("费用", 20_000) + `": [` + strings.Repeat("1, ", 5000)
 	for name, pair := range map[string][2]string{
 		"a table of 5,000 rows":           {rows(5000, -1), rows(5000, 2500)},
 		"nothing in common":               {strings.Repeat("甲乙丙丁。\n", 3000), strings.Repeat("子丑寅卯！\n", 3000)},
@@ -186,6 +187,7 @@ func TestHostileAnswersAreAligned(t *testing.T) {
 		"right to left and combining":     {"שלום עולם\né́", "שלום עולם!\né"},
 		"a fence that is not closed":      {"```\n" + strings.Repeat("a\n", 10_000), "```\n" + strings.Repeat("b\n", 10_000)},
 		"a JSON that is deep and cut":     {strings.Repeat(`{"a":`, 20_000), strings.Repeat(`[`, 20_000)},
+		"a JSON with a long key":          {longKey + "0]}", longKey + "2]}"},
 		"all lines the same":              {strings.Repeat("同\n", 8000), strings.Repeat("同\n", 7000)},
 		"more blocks than an answer has":  {rows(20_000, -1), rows(20_000, 19_999)},
 		"a thousand changes in one order": {rows(1000, -1), strings.ReplaceAll(rows(1000, -1), "7", "8")},

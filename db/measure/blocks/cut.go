@@ -262,8 +262,18 @@ func (c cutter) json(answer string) []Block {
 	return cut
 }
 
+// longPath is the maximum length of a path in bytes: the beginning of a longer one is left out, because every value
+// inside repeats it.
+const longPath = 1000
+
 // addMembers adds the values inside a value, each with its path, up to mostBlocks.
 func (c cutter) addMembers(cut *[]Block, path string, value any) {
+	if len(path) > longPath {
+		path = "…" + strings.ToValidUTF8(path[len(path)-longPath:], "")
+	}
+	if len(*cut) == mostBlocks {
+		return
+	}
 	switch value := value.(type) {
 	case map[string]any:
 		keys := make([]string, 0, len(value))
@@ -283,9 +293,7 @@ func (c cutter) addMembers(cut *[]Block, path string, value any) {
 			c.addMembers(cut, path+"["+strconv.Itoa(n+1)+"]", one)
 		}
 	default:
-		if len(*cut) < mostBlocks {
-			*cut = append(*cut, c.block(Member, path+": "+scalar(value)))
-		}
+		*cut = append(*cut, c.block(Member, path+": "+scalar(value)))
 	}
 }
 

@@ -145,7 +145,11 @@ func TestLongAnswersAreReadInProportion(t *testing.T) { //nolint:paralleltest //
 	for _, shape := range longShapes {
 		took := func(characters int) time.Duration {
 			x, y := shape.pair(t, characters)
-			return min(timeOf(t, func() { facts.Compare(x, y) }, 1), timeOf(t, func() { facts.Compare(x, y) }, 1))
+			compare := func() {
+				_, err := new(facts.Reader).Expected(t.Context(), x, []string{y, x + "1"})
+				require.NoError(t, err)
+			}
+			return min(timeOf(t, compare, 1), timeOf(t, compare, 1))
 		}
 		isInProportion := func() bool {
 			whole := took(80_000)
@@ -178,6 +182,9 @@ var longShapes = []struct {
 	}},
 	{"equal-values", func(_ testing.TB, n int) (string, string) {
 		return repeat("3 天内退款；", n), repeat("5 天内退款；", n)
+	}},
+	{"other-amounts", func(_ testing.TB, n int) (string, string) {
+		return amounts(n, 0), amounts(n, 1)
 	}},
 	{"token", func(_ testing.TB, n int) (string, string) {
 		return repeat("a-", n), repeat("b-", n)
@@ -226,6 +233,15 @@ func otherWords(characters int, letter string) string {
 	var b strings.Builder
 	for n := 0; b.Len() < characters; n++ {
 		fmt.Fprintf(&b, "%s%dx%d ", letter, n*7919%100_003, n)
+	}
+	return b.String()
+}
+
+// amounts states the cost of many things.
+func amounts(characters, more int) string {
+	var b strings.Builder
+	for n := 0; b.Len() < characters; n++ {
+		fmt.Fprintf(&b, "项目%d费用%d元。\n", n, 7*n+more)
 	}
 	return b.String()
 }

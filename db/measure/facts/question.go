@@ -108,6 +108,10 @@ func (r *Reader) Contradict(a, b string) bool {
 		func(d Difference) bool { return d.IsConflict })
 }
 
+// mostCounted limits how many claims are examined to count how often answers state a value; beyond it, no difference
+// is explained. Otherwise each of thousands of differences would go through the thousands of claims of every answer.
+const mostCounted = 10_000_000
+
 // Expected returns, for each answer to a question, the facts of the standard answer that it contradicts. A is the
 // standard answer's version. The only error is the context's.
 func (r *Reader) Expected(ctx context.Context, standard string, answers []string) ([][]Difference, error) {
@@ -116,6 +120,7 @@ func (r *Reader) Expected(ctx context.Context, standard string, answers []string
 		return found, ctx.Err()
 	}
 	all := make([]compared, len(answers))
+	left := mostCounted
 	for n, text := range answers {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -124,12 +129,17 @@ func (r *Reader) Expected(ctx context.Context, standard string, answers []string
 			continue
 		}
 		c := r.compare(r.read(standard), r.read(text))
-		all[n] = compared{c.a.answer, c.b.answer, c.links}
+		all[n] = compared{standard: c.a.answer, answer: c.b.answer, links: c.links, left: &left}
 		found[n] = slices.DeleteFunc(c.found, func(d Difference) bool { return !d.IsConflict })
 	}
 	for n := range found {
 		found[n] = slices.DeleteFunc(found[n], func(d Difference) bool {
-			return slices.ContainsFunc(all, func(other compared) bool { return other.explains(d, all[n]) })
+			for m := range all {
+				if all[m].explains(d, &all[n]) {
+					return true
+				}
+			}
+			return false
 		})
 	}
 	return found, nil
@@ -139,31 +149,65 @@ func (r *Reader) Expected(ctx context.Context, standard string, answers []string
 type compared struct {
 	standard, answer *answer // nil if the answer equals the standard answer
 	links            []link
+	left             *int // how many more claims may be examined, for all answers
+
+	// Filled when they are needed: the facts of the standard answer that the answer also states and the answer's
+	// claims, both by their first byte, and how often the answer states a value.
+	kept   map[int]bool
+	claims map[int]int
+	counts map[*claim.Claim]int
+}
+
+// index fills the maps.
+func (o *compared) index() {
+	if o.kept != nil || o.answer == nil {
+		return
+	}
+	o.kept, o.claims, o.counts = map[int]bool{}, map[int]int{}, map[*claim.Claim]int{}
+	for _, l := range o.links {
+		if !l.isCut {
+			o.kept[placeOf(0, o.standard, l.i).start] = true
+		}
+	}
+	for i := range o.answer.Claims {
+		start := int(o.answer.Start[o.answer.Claims[i].From])
+		if _, isKnown := o.claims[start]; !isKnown {
+			o.claims[start] = i
+		}
+	}
 }
 
 // explains reports whether this answer has both the standard answer's value and the one that another answer is said
 // to have instead, as often as the other answer has it: then the other one only leaves the standard answer's out.
-func (o compared) explains(d Difference, other compared) bool {
-	x := other.answer
-	i := slices.IndexFunc(x.Claims, func(f claim.Claim) bool { return int(x.Start[f.From]) == d.B.Start })
-	return i >= 0 && isWeighed(&x.Claims[i]) && o.keeps(d.A) && o.answer.count(&x.Claims[i]) >= x.count(&x.Claims[i])
+func (o *compared) explains(d Difference, other *compared) bool {
+	o.index()
+	other.index()
+	i, isClaim := other.claims[d.B.Start]
+	if !o.kept[d.A.Start] || !isClaim || !isWeighed(&other.answer.Claims[i]) {
+		return false
+	}
+	value := &other.answer.Claims[i]
+	times, isKnown := o.count(value)
+	least, isOtherKnown := other.count(value)
+	return isKnown && isOtherKnown && times >= least
 }
 
-// keeps reports whether the answer states a fact of the standard answer.
-func (o compared) keeps(f *Fact) bool {
-	return slices.ContainsFunc(o.links, func(l link) bool {
-		return !l.isCut && placeOf(0, o.standard, l.i).start == f.Start
-	})
-}
-
-// count returns how often an answer states a value.
-func (d *answer) count(value *claim.Claim) (times int) {
-	for i := range d.Claims {
-		if d.Claims[i].Agrees(value) {
+// count returns how often the answer states a value; isKnown is false if too many claims have been examined.
+func (o *compared) count(value *claim.Claim) (times int, isKnown bool) {
+	if times, isKnown = o.counts[value]; isKnown {
+		return times, true
+	}
+	if *o.left < len(o.answer.Claims) {
+		return 0, false
+	}
+	*o.left -= len(o.answer.Claims)
+	for i := range o.answer.Claims {
+		if o.answer.Claims[i].Agrees(value) {
 			times++
 		}
 	}
-	return times
+	o.counts[value] = times
+	return times, true
 }
 
 // question is the state of comparing the distinct answers of a question, the most frequent first.
