@@ -24,7 +24,7 @@ CHECKED := GOGC=400 go test -exec "env -u GOGC" -vet=off -ldflags=-w -timeout 25
 # one page after another: they have no races to find.
 ALONE := /jobs/dataset$$|/jobs/agent/protocol$$|/jobs/agent/wire$$|/db/measure|/views/
 LARGE := TestArchivesThatAreRefused|TestWrongValuesOfArchivesAreRefused|TestArchivesAreReadAsTheyWereWritten|TestFactsOfHostileAnswers|TestOddRequestsDoNotMakeMetricsGrow|TestEveryRouteIsForThoseWhoMay|TestEveryOperationAnswersAsItIsDescribed|TestNumbersOfALongTextAreBounded|TestAHostileReplyIsReadQuickly|TestHostileRulesEnd
-LARGE := $(LARGE)|TestAPageHasABudgetOfBytes|TestAFirstVisitIsSmallAtAThousandQuestions|TestOddAddressesLeadToTheNearestPage|TestNumbersLeadToWhatTheyCount|TestNumbersOfVariantsLeadToWhatTheyCount|TestWhatDoesNotExistIsLeftOutByName|TestEveryPathAnswersHeadAndNamesItsMethods|TestFiguresAreExplained
+LARGE := $(LARGE)|TestAPageHasABudgetOfBytes|TestReadersThatTakeNothingHoldNobodyUpAndAreEnded|TestArchivesMustMatchTheirManifest|TestOlderArchivesAreStillRead|TestEveryOperationRefusesUnknownNames|TestFormsHaveBounds|TestEveryFigureIsExplained|TestNoCountLeadsNowhere|TestFoldsOfLongQuestionsComeWhenTheyAreOpened|TestAReportIsFilteredSortedAndSearched|TestTheWorkbookHasTheNumbersByColumn|TestAComparisonIsExported|TestAFirstVisitIsSmallAtAThousandQuestions|TestOddAddressesLeadToTheNearestPage|TestNumbersLeadToWhatTheyCount|TestNumbersOfVariantsLeadToWhatTheyCount|TestWhatDoesNotExistIsLeftOutByName|TestEveryPathAnswersHeadAndNamesItsMethods|TestFiguresAreExplained
 LINTER := bin/golangci-lint-$(GOLANGCI)
 SCANNER := bin/govulncheck-$(GOVULNCHECK)
 BUILD = CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
