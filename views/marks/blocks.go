@@ -202,13 +202,23 @@ func cell(content string, terms []string) string {
 	return w.html.String()
 }
 
+// longHead is the maximum length, in bytes, of a table's head that is repeated above single rows.
+const longHead = 2000
+
+// single returns the HTML of a single row of a table, below the table's head unless that is long.
+func single(head, row string) string {
+	if len(head) > longHead {
+		head = ""
+	}
+	return table(head, row)
+}
+
 // table returns the HTML of a table with these rows below its head, so that the columns have names.
 func table(head, rows string) string {
 	html := `<table class="cells">`
 	if head != "" {
-		html += "<thead>" + row(blocks.Cells(head), func(n int) string {
-			return cell(blocks.Cells(head)[n], nil)
-		}) + "</thead>"
+		cells := blocks.Cells(head)
+		html += "<thead>" + row(cells, func(n int) string { return cell(cells[n], nil) }) + "</thead>"
 	}
 	return html + "<tbody>" + rows + "</tbody></table>"
 }
@@ -257,7 +267,7 @@ func (a Answers) Block(unit blocks.Unit, content string) templ.Component {
 	terms := termsStated(unit)
 	if unit.Kind == blocks.Row && !a.IsWritten {
 		cells := blocks.Cells(content)
-		return component(table(unit.Head, row(cells, func(n int) string { return cell(cells[n], terms) })))
+		return component(single(unit.Head, row(cells, func(n int) string { return cell(cells[n], terms) })))
 	}
 	w := writer{kind: unit.Kind, isWritten: a.IsWritten}
 	w.stated(content, terms)
@@ -273,7 +283,7 @@ func (a Answers) Other(unit blocks.Unit, other blocks.Other) templ.Component {
 	}
 	if cells := cellsOfRow(other.Text, pieces); unit.Kind == blocks.Row && !a.IsWritten && cells != nil {
 		texts := blocks.Cells(other.Text)
-		return component(table(unit.Head, row(texts, func(n int) string { return cellPieces(cells[n]) })))
+		return component(single(unit.Head, row(texts, func(n int) string { return cellPieces(cells[n]) })))
 	}
 	w := writer{kind: unit.Kind, isWritten: a.IsWritten}
 	w.pieces(unit.Text, other, pieces)

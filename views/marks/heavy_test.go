@@ -41,6 +41,11 @@ var heavy = []struct {
 				strings.Repeat("丙", (n+k)%5))
 		})
 	}},
+	{"a table with a head of 10,000 cells", 3, func(n int) string {
+		return strings.Repeat("|列", 10_000) + "|\n|---|\n" + lines(3000, func(k int) string {
+			return fmt.Sprintf("| 项目%d的费用是%d元 |", k, k+n)
+		})
+	}},
 	{"right to left", 5, func(n int) string {
 		return lines(800, func(int) string {
 			return fmt.Sprintf("يجب على الشركة الرد خلال %d يومًا.\u202e עברית %d", 30+n, n)

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"wending/db/measure"
@@ -160,8 +161,9 @@ func (c cutter) line(line string) []Block {
 // the row.
 func Cells(row string) (cells []string) {
 	from := 0
+	first := len(row) - len(strings.TrimLeftFunc(row, unicode.IsSpace)) // a mark here opens the first cell
 	for at := range len(row) {
-		if row[at] == '|' && (at == 0 || row[at-1] != '\\') && strings.TrimSpace(row[:at]) != "" {
+		if row[at] == '|' && (at == 0 || row[at-1] != '\\') && at > first {
 			cells = append(cells, row[from:at+1])
 			from = at + 1
 		}
