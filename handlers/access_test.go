@@ -193,7 +193,7 @@ func need(method, path string) string {
 		return "viewer"
 	case strings.HasPrefix(path, "/views"), strings.HasPrefix(path, "/api/v1/views"), strings.HasSuffix(path, "/review"),
 		strings.Contains(path, "/carried-reviews"), strings.HasSuffix(path, "/reviews/import"),
-		strings.HasSuffix(path, "/meanings"),
+		strings.HasSuffix(path, "/meanings"), strings.Contains(path, "/pairs"), strings.HasSuffix(path, "/pair"),
 		strings.HasSuffix(path, "/meaning"), strings.HasSuffix(path, "/samples"), strings.HasSuffix(path, "/review-settings"),
 		strings.Contains(path, "/review/"), strings.Contains(path, "/sign-off"), strings.Contains(path, "assignments"):
 		return "reviewer"

@@ -54,6 +54,7 @@ var unscoped = map[string]string{
 	"db/report readSliceStatistics": ofReadTask, "db/review Assign": ofReadTask, "db/review Set": ofReadTask,
 	"db/review lockTask": ofReadTask,
 	"db/review change":   ofReadTask, "db/review verdictsOnRun": ofFragment, "db/review Draw": ofReadTask,
+	"db/review DrawPairs": ofReadTask, "db/review Pairs": ofReadTask,
 	"db/review Judged": ofReadTask, "db/review Fits": ofReadTask,
 	"db/report countSettled": ofReadTask, "db/upkeep planRuns": ofReadTask, "db/upkeep insertRuns": ofReadTask,
 	"db/upkeep Import": ofReadTask,

@@ -199,6 +199,11 @@ POST   /tasks/:taskId/sign-off                           reviewer      task     
 POST   /tasks/:taskId/assignments                        reviewer      task            review.assign
 POST   /tasks/:taskId/review/settings                    reviewer      task            review.set
 POST   /tasks/:taskId/samples                            reviewer      task            review.sample
+GET    /tasks/:taskId/pairs                              viewer        task
+POST   /tasks/:taskId/pairs                              reviewer      task            review.sample
+GET    /tasks/:taskId/pairs/next                         viewer        task
+GET    /tasks/:taskId/pairs/:number                      viewer        task
+POST   /tasks/:taskId/pairs/:number                      reviewer      task            review.compare
 POST   /tasks/:taskId/agent                              editor        task            agent.create
 POST   /tasks/:taskId/ceiling                            editor        task            task.change
 POST   /tasks/:taskId/run                                editor        task            task.run

@@ -3,9 +3,11 @@ package form
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
+	"wending/db"
 	"wending/db/review"
 	"wending/handlers/request"
 )
@@ -93,4 +95,30 @@ func Reasons(typed, known []string) ([]string, error) {
 		return nil, request.ParameterFault("reasons", request.Between(0, review.MaxReasons))
 	}
 	return reasons, nil
+}
+
+// Matchup reads the numbers of the two variants of a task that are to be compared; their order does not matter.
+func Matchup(a, b string, task db.Task) (of review.Matchup, err error) {
+	for _, side := range []struct {
+		name, text string
+		to         *int
+	}{{"a", a, &of.A}, {"b", b, &of.B}} {
+		*side.to, err = strconv.Atoi(side.text)
+		if err != nil || *side.to < 1 || *side.to > task.TotalVariants {
+			return of, request.ParameterFault(side.name, request.Between(1, task.TotalVariants))
+		}
+	}
+	if of.A == of.B {
+		return of, request.ParameterFault("b", request.OtherThan("a"))
+	}
+	return review.Matchup{A: min(of.A, of.B), B: max(of.A, of.B)}, nil
+}
+
+// Preference checks a verdict on a pair of answers.
+func Preference(given review.Preference) (review.Preference, error) {
+	if !slices.Contains(review.Preferences, given) {
+		return "", request.ParameterFault("verdict", request.OneOf(string(review.PrefersA), string(review.PrefersB),
+			string(review.Same)))
+	}
+	return given, nil
 }

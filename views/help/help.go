@@ -234,6 +234,8 @@ var places = map[string]string{
 	"/tasks/:taskId/review":         "review#sign-off",
 	"/tasks/:taskId/review/same":    "review#one",
 	"/tasks/:taskId/review/:number": "review#one",
+	"/tasks/:taskId/pairs":          "review#pairs",
+	"/tasks/:taskId/pairs/:number":  "review#pairs",
 	"/tasks/:taskId/sign-off":       "review#sign-off",
 	"/tasks/:taskId/report":         "report#summary",
 	"/tasks/:taskId/variants":       "compare#variants",

@@ -270,6 +270,26 @@ func SignOff(id uuid.UUID) string { return Task(id) + "/sign-off" }
 // Samples returns the address that draws a random sample of a task's answers for people to judge.
 func Samples(id uuid.UUID) string { return Task(id) + "/samples" }
 
+// Pairs returns the address of the page on which people compare two variants' answers without knowing whose they are.
+func Pairs(id uuid.UUID) string { return Task(id) + "/pairs" }
+
+// PairsOf is Pairs for the variants with these numbers.
+func PairsOf(id uuid.UUID, a, b int) string { return WithQuery(Pairs(id), matchup(a, b)) }
+
+// NextPair returns the address that leads to the pair after a question's that waits for the reader's verdict.
+func NextPair(id uuid.UUID, a, b, after int) string {
+	values := matchup(a, b)
+	values.Set("after", strconv.Itoa(after))
+	return WithQuery(Pairs(id)+"/next", values)
+}
+
+// PairOf returns the address of two variants' answers to a question, for a verdict.
+func PairOf(id uuid.UUID, number, a, b int) string {
+	return WithQuery(Pairs(id)+"/"+strconv.Itoa(number), matchup(a, b))
+}
+
+func matchup(a, b int) url.Values { return url.Values{"a": {strconv.Itoa(a)}, "b": {strconv.Itoa(b)}} }
+
 // Assignments returns the address that assigns questions to reviewers.
 func Assignments(id uuid.UUID) string { return Task(id) + "/assignments" }
 

@@ -263,6 +263,6 @@ var OwnActions = []string{
 	"sign-in", "sign-in.refused", "sign-out", "user.password", "user.password_refused", "task.append", "task.archive",
 	"task.confirm", "task.extend", "task.group", "task.run", "task.withhold",
 	"task.export", "task.print", "task.sign-off", "member.set", "project.settings", "review.pass",
-	"review.group", "review.sample", "review.set",
+	"review.compare", "review.group", "review.sample", "review.set",
 	"session.end",
 }

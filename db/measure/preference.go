@@ -1,0 +1,46 @@
+package measure
+
+import (
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// Wilson returns Wilson's interval of the mean of zeros and ones. Those in clusters count for as many independent ones
+// as have the same standard error; nil if there are several numbers and one cluster.
+func (s Sample) Wilson() Interval {
+	n := len(s.numbers)
+	se, clusters := s.spread()
+	switch {
+	case clusters == n:
+		return Wilson(*s.Mean(), n)
+	case clusters < 2:
+		return nil
+	case *se < noDeviation:
+		return Wilson(*s.Mean(), clusters)
+	}
+	mean := *s.Mean()
+	return score(mean, min(float64(n), mean*(1-mean)/(*se**se)), studentsT(clusters).Quantile(oneSided))
+}
+
+// SignTest returns the two-sided probability that zeros and ones of equal chance are distributed at least as unevenly
+// over the clusters as these. A cluster counts for what most of its numbers are; one with as many zeros as ones does
+// not count.
+func (s Sample) SignTest() float64 {
+	places, count := s.grouped()
+	balances := make([]float64, count)
+	for n, number := range s.numbers {
+		balances[places[n]] += 2*number - 1
+	}
+	var above, below float64
+	for _, balance := range balances {
+		switch {
+		case balance > 0:
+			above++
+		case balance < 0:
+			below++
+		}
+	}
+	if above+below == 0 {
+		return 1
+	}
+	return min(1, 2*distuv.Binomial{N: above + below, P: 0.5}.CDF(min(above, below)))
+}

@@ -1,0 +1,348 @@
+package review
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"wending/db"
+	"wending/db/measure"
+	"wending/db/pg"
+)
+
+// Preference is a verdict on a pair of answers.
+type Preference string
+
+// The preferences: the answer of the first or the second variant is better, or both are equally good.
+const (
+	PrefersA Preference = "A"
+	PrefersB Preference = "B"
+	Same     Preference = "SAME"
+)
+
+// Preferences lists all preferences.
+var Preferences = []Preference{PrefersA, PrefersB, Same}
+
+// AsShown returns the preference in terms of the order in which the answers are shown, A being the first one; and, in
+// turn, the preference between the variants that such a choice expresses.
+func (p Preference) AsShown(isSwapped bool) Preference {
+	switch {
+	case isSwapped && p == PrefersA:
+		return PrefersB
+	case isSwapped && p == PrefersB:
+		return PrefersA
+	}
+	return p
+}
+
+// Matchup is two variants of a task, A having the lower number.
+type Matchup struct{ A, B int }
+
+// Pair is two variants' answers to a question, which people compare without knowing whose they are.
+type Pair struct {
+	ItemID     int64  `db:"item_id"`
+	QuestionID string `db:"question_id"`
+	// Number is the question's number in the order of pages, from 1.
+	Number  int    `db:"number"`
+	Cluster string `db:"cluster"`
+	// RunA and RunB are the ids of the current runs.
+	RunA int64 `db:"run_a"`
+	RunB int64 `db:"run_b"`
+	// IsSwapped reports that the answer of the second variant is shown first.
+	IsSwapped bool `db:"is_swapped"`
+	// IsEqual reports that the answers are equal, so that nobody need compare them.
+	IsEqual bool `db:"is_equal"`
+	// Verdicts are the current verdicts on the present answers, ordered by reviewer, Outdated those on answers that have
+	// since been replaced.
+	Verdicts, Outdated []PairVerdict
+}
+
+// PairVerdict is a person's verdict on a pair.
+type PairVerdict struct {
+	ItemID   int64      `db:"item_id"`
+	Reviewer string     `db:"reviewer"`
+	Verdict  Preference `db:"verdict"`
+	// Version counts the changes, from 1.
+	Version    int       `db:"version"`
+	CreatedAt  time.Time `db:"created_at"`
+	IsOutdated bool      `db:"is_outdated"`
+}
+
+// By returns a reviewer's verdict on the present answers; nil if there is none.
+func (p Pair) By(reviewer string) *PairVerdict {
+	return verdictBy(p.Verdicts, reviewer)
+}
+
+// VersionBy returns the version of a reviewer's verdict, even on answers that were replaced; 0 if there is none.
+func (p Pair) VersionBy(reviewer string) int {
+	if one := verdictBy(slices.Concat(p.Verdicts, p.Outdated), reviewer); one != nil {
+		return one.Version
+	}
+	return 0
+}
+
+func verdictBy(verdicts []PairVerdict, reviewer string) *PairVerdict {
+	for n := range verdicts {
+		if reviewer != "" && verdicts[n].Reviewer == reviewer {
+			return &verdicts[n]
+		}
+	}
+	return nil
+}
+
+// balance returns how many more verdicts prefer the first variant than the second.
+func (p Pair) balance() (balance int) {
+	for _, one := range p.Verdicts {
+		switch one.Verdict {
+		case PrefersA:
+			balance++
+		case PrefersB:
+			balance--
+		}
+	}
+	return balance
+}
+
+// Pairs are the pairs of two variants that have an answer each, in the order of pages.
+type Pairs []Pair
+
+// ToJudge returns the pairs whose answers differ.
+func (p Pairs) ToJudge() Pairs {
+	return slices.DeleteFunc(slices.Clone(p), func(one Pair) bool { return one.IsEqual })
+}
+
+// JudgedBy counts the pairs on which a reviewer has a verdict.
+func (p Pairs) JudgedBy(reviewer string) (judged int) {
+	for _, one := range p {
+		if one.By(reviewer) != nil {
+			judged++
+		}
+	}
+	return judged
+}
+
+// Reviewers returns the names of those who gave verdicts, in alphabetical order.
+func (p Pairs) Reviewers() (names []string) {
+	for _, one := range p {
+		for _, verdict := range one.Verdicts {
+			names = append(names, verdict.Reviewer)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// IsFinishedBy reports whether a reviewer has compared all pairs, and may know whose the answers are.
+func (p Pairs) IsFinishedBy(reviewer string) bool {
+	all := p.ToJudge()
+	return len(all) > 0 && all.JudgedBy(reviewer) == len(all)
+}
+
+// IsRevealedTo reports whether a reviewer may see which variant is preferred: reviewers who have begun may when they
+// have compared all pairs, others when each pair has a verdict, so that nobody compares with an expectation.
+func (p Pairs) IsRevealedTo(reviewer string) bool {
+	all := p.ToJudge()
+	if judged := all.JudgedBy(reviewer); judged > 0 {
+		return judged == len(all)
+	}
+	return len(p) > 0 && !slices.ContainsFunc(all, func(one Pair) bool { return len(one.Verdicts) == 0 })
+}
+
+// Preferred is which of two variants people prefer, question by question: a question prefers the variant that most of
+// its verdicts prefer, and is a tie if neither has more.
+type Preferred struct {
+	A        int              `json:"a" doc:"Questions on which people prefer the first variant" example:"31"`
+	B        int              `json:"b" doc:"Questions on which people prefer the second variant" example:"14"`
+	Ties     int              `json:"ties" doc:"Questions on which neither is preferred" example:"15"`
+	Verdicts int              `json:"verdicts" doc:"Number of verdicts" example:"60"`
+	Clusters int              `json:"clusters" doc:"Independent groups among the questions that are no ties" example:"45"`
+	Share    *float64         `json:"share" doc:"Share of a in a and b; null if all are ties" example:"0.689"`
+	Interval measure.Interval `json:"interval" doc:"95 % interval of share (Wilson); null if unknown" example:"[0.543,0.805]"`
+	P        *float64         `json:"p" doc:"Two-sided sign test over the clusters; null if all are ties" example:"0.016"`
+}
+
+// Preferred sums up the verdicts; pairs without any do not count.
+func (p Pairs) Preferred() (of Preferred) {
+	var decided measure.Sample
+	for _, one := range p.ToJudge() {
+		balance := one.balance()
+		of.Verdicts += len(one.Verdicts)
+		switch {
+		case balance > 0:
+			of.A++
+			decided.Add(1, one.Cluster)
+		case balance < 0:
+			of.B++
+			decided.Add(0, one.Cluster)
+		case len(one.Verdicts) > 0:
+			of.Ties++
+		}
+	}
+	if of.Share = decided.Mean(); of.Share != nil {
+		test := decided.SignTest()
+		of.Clusters, of.Interval, of.P = decided.Clusters(), decided.Wilson(), &test
+	}
+	return of
+}
+
+// Preferring returns the pairs with verdicts of which most prefer the first variant (direction 1), the second (-1), or
+// neither (0).
+func (p Pairs) Preferring(direction int) (some Pairs) {
+	for _, one := range p {
+		if len(one.Verdicts) > 0 && cmp.Compare(one.balance(), 0) == direction {
+			some = append(some, one)
+		}
+	}
+	return some
+}
+
+// presentRuns joins the current runs a and b of the pairs p.
+const presentRuns = `
+	JOIN evaluation_runs a ON a.item_id = p.item_id AND a.variant = p.variant_a AND a.run_index = p.run_a AND a.is_current
+		AND a.status = 'SUCCEEDED'
+	JOIN evaluation_runs b ON b.item_id = p.item_id AND b.variant = p.variant_b AND b.run_index = p.run_b AND b.is_current
+		AND b.status = 'SUCCEEDED'`
+
+// DrawPairs draws one answer of each of two variants, and their order, for every question of a task that has no pair of
+// them yet, or whose pair has lost an answer.
+func (r Reviews) DrawPairs(ctx context.Context, taskID uuid.UUID, of Matchup) error {
+	const draw = `
+		INSERT INTO blind_pairs AS p (item_id, variant_a, variant_b, run_a, run_b, is_swapped)
+		SELECT i.id, $2, $3, a.run_index, b.run_index, random() < 0.5
+		FROM evaluation_items i
+		JOIN evaluation_tasks t ON t.id = i.task_id
+		CROSS JOIN LATERAL (
+			SELECT run_index
+			FROM evaluation_runs
+			WHERE item_id = i.id AND variant = $2 AND is_current AND status = 'SUCCEEDED' AND run_index <= t.runs_per_item
+			ORDER BY random()
+			LIMIT 1) a
+		CROSS JOIN LATERAL (
+			SELECT run_index
+			FROM evaluation_runs
+			WHERE item_id = i.id AND variant = $3 AND is_current AND status = 'SUCCEEDED' AND run_index <= t.runs_per_item
+			ORDER BY random()
+			LIMIT 1) b
+		WHERE i.task_id = $1
+		ON CONFLICT (item_id, variant_a, variant_b) DO UPDATE
+		SET run_a = excluded.run_a, run_b = excluded.run_b, is_swapped = excluded.is_swapped
+		WHERE (
+			SELECT count(*)
+			FROM evaluation_runs o
+			WHERE o.item_id = p.item_id AND o.is_current AND o.status = 'SUCCEEDED'
+			AND (o.variant, o.run_index) IN ((p.variant_a, p.run_a), (p.variant_b, p.run_b))) < 2`
+	_, err := r.db.ExecContext(ctx, draw, taskID, of.A, of.B)
+	return pg.Classify("draw pairs of answers", err)
+}
+
+// Pairs returns the drawn pairs of two variants that still have both answers.
+func (r Reviews) Pairs(ctx context.Context, taskID uuid.UUID, of Matchup) (pairs Pairs, err error) {
+	const (
+		list = `
+			SELECT p.item_id, i.question_id, i.number, i.cluster, a.id AS run_a, b.id AS run_b, p.is_swapped,
+				a.answer_key IS NOT DISTINCT FROM b.answer_key AS is_equal
+			FROM (
+				SELECT i.id, i.question_id, row_number() OVER (ORDER BY i.sort_key) AS number, ` + db.ClusterOf + ` AS cluster
+				FROM evaluation_items i
+				JOIN evaluation_tasks t ON t.id = i.task_id
+				WHERE i.task_id = $1
+			) i
+			JOIN blind_pairs p ON p.item_id = i.id AND p.variant_a = $2 AND p.variant_b = $3` + presentRuns + `
+			ORDER BY i.number`
+		read = `
+			SELECT v.item_id, v.reviewer, v.verdict, v.version, v.created_at,
+				(v.judged_a, v.judged_b) <> (a.id, b.id) AS is_outdated
+			FROM evaluation_items i
+			JOIN blind_pairs p ON p.item_id = i.id AND p.variant_a = $2 AND p.variant_b = $3` + presentRuns + `
+			JOIN pair_verdicts v ON v.item_id = p.item_id AND v.variant_a = $2 AND v.variant_b = $3 AND v.is_current
+			WHERE i.task_id = $1
+			ORDER BY v.reviewer`
+	)
+	if err := r.db.SelectContext(ctx, &pairs, list, taskID, of.A, of.B); err != nil || len(pairs) == 0 {
+		return nil, pg.Classify("list the pairs of answers", err)
+	}
+	places := make(map[int64]int, len(pairs))
+	for n, one := range pairs {
+		places[one.ItemID] = n
+	}
+	err = pg.EachRow(ctx, r.db, "read the verdicts on pairs", read, []any{taskID, of.A, of.B}, func(v PairVerdict) error {
+		if place, has := places[v.ItemID]; has && v.IsOutdated {
+			pairs[place].Outdated = append(pairs[place].Outdated, v)
+		} else if has {
+			pairs[place].Verdicts = append(pairs[place].Verdicts, v)
+		}
+		return nil
+	})
+	return pairs, err
+}
+
+// Compare stores a person's verdict on a pair of answers to a question. shown is the preference in terms of the order
+// in which the answers are shown; version is the version that the reviewer has seen, 0 if there was none. Compare
+// returns a ConflictError if version is not the latest version, and a NotFoundError if there is no such pair.
+func (r Reviews) Compare(ctx context.Context, taskID uuid.UUID, of Matchup, questionID, reviewer string,
+	shown Preference, version int) error {
+	const (
+		lock = `
+			SELECT p.item_id, a.id AS run_a, b.id AS run_b, p.is_swapped
+			FROM evaluation_items i
+			JOIN blind_pairs p ON p.item_id = i.id AND p.variant_a = $3 AND p.variant_b = $4` + presentRuns + `
+			WHERE i.task_id = $1 AND i.question_id = $2
+			FOR NO KEY UPDATE OF p`
+		replace = `
+			UPDATE pair_verdicts
+			SET is_current = false
+			WHERE item_id = $1 AND variant_a = $2 AND variant_b = $3 AND reviewer = $4 AND is_current
+			RETURNING version`
+		insert = `
+			INSERT INTO pair_verdicts (item_id, variant_a, variant_b, reviewer, verdict, version, judged_a, judged_b)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`
+	)
+	return r.db.InTx(ctx, "compare two answers", func(tx *sqlx.Tx) error {
+		var pair Pair
+		err := tx.GetContext(ctx, &pair, lock, taskID, questionID, of.A, of.B)
+		if pg.IsNoRows(err) {
+			return &db.NotFoundError{Kind: db.KindQuestion}
+		}
+		if err != nil {
+			return pg.Classify("lock the pair of answers", err)
+		}
+		latest := 0
+		err = tx.GetContext(ctx, &latest, replace, pair.ItemID, of.A, of.B, reviewer)
+		if err != nil && !pg.IsNoRows(err) {
+			return pg.Classify("store the history of verdicts on a pair", err)
+		}
+		if version != latest {
+			return &ConflictError{} // which also rolls the update back
+		}
+		_, err = tx.ExecContext(ctx, insert, pair.ItemID, of.A, of.B, reviewer, shown.AsShown(pair.IsSwapped), latest+1,
+			pair.RunA, pair.RunB)
+		return pg.Classify("store the verdict on a pair", err)
+	})
+}
+
+// PairTexts are the answers of a pair in the order in which they are shown, and their lengths in characters.
+type PairTexts struct {
+	First        string `db:"first"`
+	Second       string `db:"second"`
+	FirstLength  int    `db:"first_length"`
+	SecondLength int    `db:"second_length"`
+}
+
+// PairTexts returns the answers of a pair, with at most limit characters of each.
+func (r Reviews) PairTexts(ctx context.Context, pair Pair, limit int) (texts PairTexts, err error) {
+	const read = `
+		SELECT left(a.response_body, $3) AS first, left(b.response_body, $3) AS second,
+			char_length(a.response_body) AS first_length, char_length(b.response_body) AS second_length
+		FROM evaluation_runs a, evaluation_runs b
+		WHERE a.id = $1 AND b.id = $2`
+	first, second := pair.RunA, pair.RunB
+	if pair.IsSwapped {
+		first, second = second, first
+	}
+	err = r.db.GetContext(ctx, &texts, read, first, second, limit)
+	return texts, pg.Classify("read the answers of a pair", err)
+}

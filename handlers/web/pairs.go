@@ -1,0 +1,153 @@
+package web
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/labstack/echo/v4"
+
+	"wending/db/review"
+	"wending/handlers/form"
+	"wending/handlers/pages"
+	"wending/handlers/request"
+	"wending/views/judging"
+	"wending/views/paths"
+	"wending/views/results"
+	"wending/views/ui"
+)
+
+// pairs returns the pairs of the two variants that the query names; without names, those of the first two.
+func (p *Pages) pairs(c echo.Context) (shown judging.Pairs, err error) {
+	if shown.Task, err = p.reviewedTask(c); err != nil {
+		return shown, err
+	}
+	a, b := cmp.Or(c.QueryParam("a"), "1"), cmp.Or(c.QueryParam("b"), "2")
+	if shown.Of, err = form.Matchup(a, b, shown.Task); err != nil {
+		return shown, err
+	}
+	shown.Reviewer = reviewer(c)
+	shown.All, err = p.reviews.Pairs(c.Request().Context(), shown.Task.ID, shown.Of)
+	return shown, err
+}
+
+// showPairs shows how far the comparison of two variants has come and, at its end, which of them people prefer.
+func (p *Pages) showPairs(c echo.Context) error {
+	shown, err := p.pairs(c)
+	if err != nil {
+		return err
+	}
+	frame := pages.Frame(c, p.Version, pages.Locale(c).Text("pairs.title"), ui.SectionTasks)
+	frame.Styles, frame.Scripts = []string{"report.css"}, []string{"review.js"}
+	return pages.Render(c, http.StatusOK, judging.PairsPage(frame, shown))
+}
+
+// drawPairs draws the pairs of two variants that are still missing, and leads to the first that waits.
+func (p *Pages) drawPairs(c echo.Context) error {
+	task, err := p.reviewedTask(c)
+	if err != nil {
+		return err
+	}
+	submitted, err := form.ReadText(c.Response(), c.Request())
+	if err != nil {
+		return err
+	}
+	of, err := form.Matchup(submitted.Values["a"], submitted.Values["b"], task)
+	if err != nil {
+		return err
+	}
+	if err := p.reviews.DrawPairs(c.Request().Context(), task.ID, of); err != nil {
+		return err
+	}
+	return c.Redirect(http.StatusSeeOther, paths.NextPair(task.ID, of.A, of.B, 0))
+}
+
+// nextPair redirects to the next pair that waits for the reader's verdict, after the one of the question in the query.
+// If none waits, it redirects to the progress.
+func (p *Pages) nextPair(c echo.Context) error {
+	shown, err := p.pairs(c)
+	if err != nil {
+		return err
+	}
+	all := shown.All.ToJudge()
+	after, _ := strconv.Atoi(c.QueryParam("after"))
+	behind := slices.IndexFunc(all, func(one review.Pair) bool { return one.Number > after })
+	for n := range all {
+		if one := all[(max(0, behind)+n)%len(all)]; one.By(shown.Reviewer) == nil {
+			return c.Redirect(http.StatusSeeOther, paths.PairOf(shown.Task.ID, one.Number, shown.Of.A, shown.Of.B))
+		}
+	}
+	return c.Redirect(http.StatusSeeOther, paths.PairsOf(shown.Task.ID, shown.Of.A, shown.Of.B))
+}
+
+// blindPair returns the pair of answers to the question in the path.
+func (p *Pages) blindPair(c echo.Context) (shown judging.BlindPair, err error) {
+	_, item, number, err := p.question(c)
+	if err != nil {
+		return shown, err
+	}
+	if shown.Pairs, err = p.pairs(c); err != nil {
+		return shown, err
+	}
+	at := slices.IndexFunc(shown.All, func(one review.Pair) bool { return one.Number == number })
+	if at < 0 {
+		return shown, request.NewFault(request.CodeQuestionNotFound)
+	}
+	shown.Pair, shown.Item = shown.All[at], item
+	shown.Texts, err = p.reviews.PairTexts(c.Request().Context(), shown.Pair, results.Shown(1))
+	return shown, err
+}
+
+// showBlindPair shows two variants' answers to a question without their names.
+func (p *Pages) showBlindPair(c echo.Context) error {
+	shown, err := p.blindPair(c)
+	if err != nil {
+		return err
+	}
+	return p.renderBlindPair(c, shown, http.StatusOK)
+}
+
+func (p *Pages) renderBlindPair(c echo.Context, shown judging.BlindPair, status int) error {
+	title := pages.Locale(c).Text("pairs.question.title", "Number", shown.Pair.Number)
+	frame := pages.Frame(c, p.Version, title, ui.SectionTasks)
+	frame.Width, frame.Styles = "wide judging-page", []string{"report.css", "judging.css"}
+	frame.Scripts = []string{"review.js", "pairs.js"}
+	return pages.Render(c, status, judging.BlindPairPage(frame, shown))
+}
+
+// judgePair stores the reader's verdict on a pair, and leads to the next one. If it is refused, the page shows the
+// reason beside the current verdict.
+func (p *Pages) judgePair(c echo.Context) error {
+	ctx := c.Request().Context()
+	submitted, err := form.ReadText(c.Response(), c.Request())
+	if err != nil {
+		return err
+	}
+	shown, err := p.blindPair(c)
+	if err != nil {
+		return err
+	}
+	version, err := strconv.Atoi(submitted.Values["version"])
+	if err != nil {
+		version = -1 // a version that was never shown, so this is a conflict
+	}
+	name, err := form.ReviewerName(ctx, submitted.Values["reviewer"])
+	preference := review.Preference(submitted.Value("verdict"))
+	if err == nil {
+		preference, err = form.Preference(preference)
+	}
+	if err == nil {
+		err = p.reviews.Compare(ctx, shown.Task.ID, shown.Of, shown.Pair.QuestionID, name, preference, version)
+	}
+	if err == nil {
+		return c.Redirect(http.StatusSeeOther,
+			paths.NextPair(shown.Task.ID, shown.Of.A, shown.Of.B, shown.Pair.Number))
+	}
+	fault := request.FaultOf(err)
+	if status := fault.Status(); status != http.StatusUnprocessableEntity && status != http.StatusConflict {
+		return err
+	}
+	shown.Problem = fault.Message(pages.Locale(c))
+	return p.renderBlindPair(c, shown, fault.Status())
+}
