@@ -88,6 +88,13 @@ func TestTheFactThatDiffersIsSeen(t *testing.T) {
 		"each figure leads to its questions")
 	require.Equal(t, "每次运行都有回答。", strings.TrimSpace(said.Eq(1).Text()))
 	require.Contains(t, said.Eq(2).Text(), "还没有人评审")
+	headings := report.Find(".decision h2")
+	require.Equal(t, 2, headings.Length())
+	require.Equal(t, "关键信息不同的题 1 题", strings.Join(strings.Fields(headings.First().Text()), " "), "as many as on the other pages")
+	require.Equal(t, "/tasks/"+id+"/results?filter=facts", headings.First().Find("a").AttrOr("href", ""))
+	require.Equal(t, "其余与标准答案不符的题 1 题", strings.Join(strings.Fields(headings.Last().Text()), " "))
+	require.Equal(t, 2, report.Find(".differing > li").Length(), "each question once")
+	require.Contains(t, report.Find(".differing").Last().Text(), "丙")
 	listed := report.Find(".differing > li").First()
 	require.Equal(t, "与标准答案不符：公司应当在收到申请之日起 14 日 ×4 · 19 日 ×1 #3 ✓ 同标准", listed.Find(".fact-line").First().Text())
 	require.Equal(t, http.StatusOK, s.send(t, http.MethodPut, api+"/"+id+"/items/q2/review",

@@ -25,6 +25,7 @@ var uncounted = map[string]string{
 	".task-head .named .quiet, .compared":    "how a task is planned",
 	"p.hint, p.lead, details.method, dialog, .extend, .margins, .says, [title] + small.mono": "explanations",
 	".plot-scale, .axis, .tick, .key, svg.interval, svg.bar-stack, svg.levels":               "scales, and drawings of what is written beside them",
+	"h2[id^=differing-] small":            "how many questions are listed below it",
 	"thead, dt, caption, figcaption, th[scope=row], .causes small.mono":                      "names",
 	"#launches td:nth-child(4)": "who started a launch",
 	".board-keys, .flights h2":  "keys of the squares and calls that follow",

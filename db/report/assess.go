@@ -288,25 +288,6 @@ func (r Report) Questions(ctx context.Context, taskID uuid.UUID, itemIDs []int64
 	return byID, nil
 }
 
-// AgainstStandard returns the items of a task whose answers contradict the standard answer.
-func (r Report) AgainstStandard(ctx context.Context, taskID uuid.UUID) (items map[int64]bool, err error) {
-	const read = `
-		SELECT DISTINCT q.item_id
-		FROM question_statistics q
-		JOIN evaluation_items i ON i.id = q.item_id
-		WHERE i.task_id = $1
-		  AND q.expected_facts IS NOT NULL`
-	var ids []int64
-	if err := r.db.SelectContext(ctx, &ids, read, taskID); err != nil {
-		return nil, pg.Classify("find answers that contradict the standard answer", err)
-	}
-	items = make(map[int64]bool, len(ids))
-	for _, id := range ids {
-		items[id] = true
-	}
-	return items, nil
-}
-
 // UnassessedTask returns a task that ended before all its questions were assessed, because of an earlier version or
 // an internal fault; uuid.Nil if there is none.
 func (r Report) UnassessedTask(ctx context.Context) (taskID uuid.UUID, err error) {

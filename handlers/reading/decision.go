@@ -14,7 +14,7 @@ import (
 	"wending/views/summary"
 )
 
-// differingMost is how many questions with differing facts a report lists.
+// differingMost is how many questions of each kind of contradiction a report lists.
 const differingMost = 200
 
 // decision sums up a task for a reader who has to decide about it.
@@ -29,12 +29,8 @@ func (r Reader) decision(ctx context.Context, task db.Task) (d summary.Decision,
 	}
 	d.Levels, d.Opinions = map[measure.Level]int{}, map[string]int{}
 	d.Reasons = review.CountReasons(reviews.OfQuestions)
-	expected, err := r.report.AgainstStandard(ctx, task.ID)
-	if err != nil {
-		return d, err
-	}
-	var differing []report.Summary
-	for _, item := range all {
+	ofKind := map[summary.Contradiction][]report.Summary{}
+	for _, item := range results.ByRisk(all) {
 		level := measure.Unknown
 		if item.Level != nil {
 			level = *item.Level
@@ -44,16 +40,26 @@ func (r Reader) decision(ctx context.Context, task db.Task) (d summary.Decision,
 		if d.Unanswered += item.Failures; item.Failures > 0 {
 			d.FailedQuestions++
 		}
-		if item.HasConflict || expected[item.ID] {
-			differing = append(differing, item)
+		if kind := summary.ContradictionOf(item); kind != "" {
+			ofKind[kind] = append(ofKind[kind], item)
 		}
 	}
-	slices.SortStableFunc(differing, func(a, b report.Summary) int {
-		return cmp.Compare(urgency(reviews.OfQuestions[a.QuestionID]), urgency(reviews.OfQuestions[b.QuestionID]))
-	})
-	d.DifferingTotal = len(differing)
-	d.Differing, err = r.differing(ctx, task, differing[:min(len(differing), differingMost)], reviews)
-	return d, err
+	for _, kind := range summary.Contradictions {
+		differing := ofKind[kind]
+		if len(differing) == 0 {
+			continue
+		}
+		slices.SortStableFunc(differing, func(a, b report.Summary) int {
+			return cmp.Compare(urgency(reviews.OfQuestions[a.QuestionID]), urgency(reviews.OfQuestions[b.QuestionID]))
+		})
+		listed := summary.Contradicting{Kind: kind, Total: len(differing)}
+		listed.Questions, err = r.differing(ctx, task, differing[:min(len(differing), differingMost)], reviews)
+		if err != nil {
+			return d, err
+		}
+		d.Contradicting = append(d.Contradicting, listed)
+	}
+	return d, nil
 }
 
 // urgency orders questions by their verdicts: first failed, then in doubt, then not judged, then passed.
@@ -78,7 +84,7 @@ func (r Reader) differing(ctx context.Context, task db.Task, shown []report.Summ
 		return nil, err
 	}
 	for _, item := range shown {
-		one := summary.Differing{Number: item.Number, Question: items[item.ID].Question,
+		one := summary.Differing{Number: item.Number, Question: items[item.ID].Question, Level: item.Level,
 			Reviews: reviews.OfQuestions[item.QuestionID]}
 		for _, variant := range questions[item.ID].Variants {
 			one.Facts = append(one.Facts, marks.Conflicts(variant.Facts)...)
@@ -90,14 +96,9 @@ func (r Reader) differing(ctx context.Context, task db.Task, shown []report.Summ
 }
 
 // differingOnly returns the questions of a report that a reader must see, in the order of risk.
-func (r Reader) differingOnly(ctx context.Context, task db.Task, all []report.Summary) ([]report.Summary, error) {
-	against, err := r.report.AgainstStandard(ctx, task.ID)
-	if err != nil {
-		return nil, err
-	}
-	shown := results.Report{Task: task, All: all}.Shown(results.Query{Sort: results.DefaultSort})
-	return slices.DeleteFunc(shown, func(item report.Summary) bool {
+func differingOnly(all []report.Summary) []report.Summary {
+	return slices.DeleteFunc(results.ByRisk(all), func(item report.Summary) bool {
 		return item.Level != nil && item.Level.IsStable() && item.Runs == item.Planned && item.Failures == 0 &&
-			!against[item.ID]
-	}), nil
+			!item.IsContradicted
+	})
 }

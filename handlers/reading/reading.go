@@ -214,20 +214,17 @@ func (r Reader) Document(ctx context.Context, task db.Task,
 
 // contained returns the questions that a document contains, and records in it how many were left out and how many
 // chosen.
-func (r Reader) contained(ctx context.Context, d *results.Document,
-	contents Contents) (found []report.Summary, err error) {
-	found = d.All
+func contained(d *results.Document, contents Contents) []report.Summary {
+	found := d.All
 	if contents.OnlyDiffering {
-		if found, err = r.differingOnly(ctx, d.Task, d.All); err != nil {
-			return nil, err
-		}
+		found = differingOnly(d.All)
 		d.LeftOut = len(d.All) - len(found)
 	}
 	if contents.Only != nil {
 		found = slices.DeleteFunc(slices.Clone(found), func(item report.Summary) bool { return !contents.Only[item.ID] })
 		d.Chosen = len(found)
 	}
-	return found, nil
+	return found
 }
 
 // judged reads the conclusions, numbers and sign-offs of a document, and returns people's verdicts; for a document that
@@ -257,10 +254,7 @@ func (r Reader) document(ctx context.Context, task db.Task,
 	if d.All, err = r.report.Summaries(ctx, task, 0, "", false); err != nil {
 		return nil, err
 	}
-	questions, err := r.contained(ctx, &d, contents)
-	if err != nil {
-		return nil, err
-	}
+	questions := contained(&d, contents)
 	if d.Statistics, err = r.store.TaskStatistics(ctx, task); err != nil {
 		return nil, err
 	}

@@ -750,8 +750,13 @@ func factLine(locale text.Locale, fact measure.Fact, against *measure.ExpectedFa
 }
 
 // Lines returns a line for each fact on which answers contradict each other, then a line for each further fact of the
-// standard answer that they contradict.
+// standard answer that they contradict; what several variants have alike is said once.
 func Lines(locale text.Locale, expected report.ExpectedFacts, conflicts report.Facts) (lines []string) {
+	add := func(line string) {
+		if !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
 	against := locale.Text("results.expected") + locale.Text("word.colon")
 	for _, fact := range conflicts {
 		one := coveredBy(fact, expected)
@@ -759,10 +764,10 @@ func Lines(locale text.Locale, expected report.ExpectedFacts, conflicts report.F
 		if one != nil {
 			line = against + line
 		}
-		lines = append(lines, line)
+		add(line)
 	}
 	for _, fact := range alone(expected, conflicts) {
-		lines = append(lines, against+expectedLine(fact))
+		add(against + expectedLine(fact))
 	}
 	return lines
 }
