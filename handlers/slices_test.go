@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/PuerkitoBio/goquery"
 	"github.com/stretchr/testify/require"
 	"github.com/xuri/excelize/v2"
 
@@ -230,6 +231,15 @@ func TestAReportIsGroupedByAColumn(t *testing.T) {
 	page := s.get(t, "/tasks/"+id+"/report?by=category").page(t)
 	rows := page.Find("#slices tbody tr")
 	require.Equal(t, 4, rows.Length())
+	var agreements []float64
+	rows.Find("a[href*='sort=agreement']").Each(func(_ int, link *goquery.Selection) {
+		percent, err := strconv.ParseFloat(strings.TrimSuffix(link.Text(), "%"), 64)
+		require.NoError(t, err)
+		agreements = append(agreements, percent)
+	})
+	require.Len(t, agreements, 4)
+	require.True(t, slices.IsSorted(agreements), "the worst first: %v", agreements)
+	require.NotEqual(t, agreements[0], agreements[3])
 	link := rows.Find("td a").First()
 	href, _ := link.Attr("href")
 	require.Contains(t, s.get(t, href).page(t).Find(".shown-of").Text(), "筛出 "+link.Text()+" 题")
