@@ -30,7 +30,7 @@ func (r Reader) decision(ctx context.Context, task db.Task) (d summary.Decision,
 	d.Levels, d.Opinions = map[measure.Level]int{}, map[string]int{}
 	d.Reasons = review.CountReasons(reviews.OfQuestions)
 	ofKind := map[summary.Contradiction][]report.Summary{}
-	for _, item := range results.ByRisk(all) {
+	for _, item := range byRisk(all) {
 		level := measure.Unknown
 		if item.Level != nil {
 			level = *item.Level
@@ -60,6 +60,11 @@ func (r Reader) decision(ctx context.Context, task db.Task) (d summary.Decision,
 		d.Contradicting = append(d.Contradicting, listed)
 	}
 	return d, nil
+}
+
+// byRisk returns all questions in the order in which the answers are shown.
+func byRisk(all []report.Summary) []report.Summary {
+	return results.Report{All: all}.Shown(results.Query{Sort: results.DefaultSort})
 }
 
 // urgency orders questions by their verdicts: first failed, then in doubt, then not judged, then passed.
@@ -97,7 +102,7 @@ func (r Reader) differing(ctx context.Context, task db.Task, shown []report.Summ
 
 // differingOnly returns the questions of a report that a reader must see, in the order of risk.
 func differingOnly(all []report.Summary) []report.Summary {
-	return slices.DeleteFunc(results.ByRisk(all), func(item report.Summary) bool {
+	return slices.DeleteFunc(byRisk(all), func(item report.Summary) bool {
 		return item.Level != nil && item.Level.IsStable() && item.Runs == item.Planned && item.Failures == 0 &&
 			!item.IsContradicted
 	})

@@ -385,7 +385,7 @@ func (r Report) Shown(query Query) (shown []report.Summary) {
 	}
 	switch query.Sort {
 	case DefaultSort:
-		return ByRisk(shown)
+		slices.SortStableFunc(shown, func(a, b report.Summary) int { return compareKnown(a.Risk, b.Risk) })
 	case sortAgreement:
 		slices.SortStableFunc(shown, func(a, b report.Summary) int { return compareKnown(a.Agreement, b.Agreement) })
 	case sortPassed:
@@ -400,13 +400,6 @@ func (r Report) Shown(query Query) (shown []report.Summary) {
 		slices.SortStableFunc(shown, func(a, b report.Summary) int { return cmp.Compare(b.Bytes, a.Bytes) })
 	}
 	return shown
-}
-
-// ByRisk returns questions in the order in which a reader should see them.
-func ByRisk(items []report.Summary) []report.Summary {
-	return slices.SortedStableFunc(slices.Values(items), func(a, b report.Summary) int {
-		return compareKnown(a.Risk, b.Risk)
-	})
 }
 
 // passShare returns the share of an item's judged runs that passed; nil if none is judged.
