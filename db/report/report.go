@@ -92,6 +92,34 @@ func (s Summary) IsSettled(confidence float64) bool {
 // IsUnstable reports whether the item got more than one answer.
 func (s Summary) IsUnstable() bool { return s.Answers > 1 }
 
+// Contradiction is what a question's answers contradict.
+type Contradiction string
+
+// OfFacts means that the answers have the level of facts: they contradict each other and are otherwise alike.
+// OfAnswers means that they contradict each other, but have another level, because they differ in more than that or
+// only later runs contradict. OfStandard means that they contradict the standard answer only.
+const (
+	OfFacts                  = Contradiction(measure.Facts)
+	OfAnswers  Contradiction = "answers"
+	OfStandard Contradiction = "standard"
+)
+
+// Contradictions lists what answers can contradict, in the order in which a report lists it.
+var Contradictions = []Contradiction{OfFacts, OfAnswers, OfStandard}
+
+// Contradicts returns what the item's answers contradict; empty if nothing.
+func (s Summary) Contradicts() Contradiction {
+	switch {
+	case s.Level != nil && *s.Level == measure.Facts:
+		return OfFacts
+	case s.HasConflict:
+		return OfAnswers
+	case s.IsContradicted:
+		return OfStandard
+	}
+	return ""
+}
+
 // Two sets of columns: data about an item's runs that is available without reading their rows, and data that is not.
 // The length of a text can be read without the text.
 const (

@@ -29,7 +29,7 @@ func (r Reader) decision(ctx context.Context, task db.Task) (d summary.Decision,
 	}
 	d.Levels, d.Opinions = map[measure.Level]int{}, map[string]int{}
 	d.Reasons = review.CountReasons(reviews.OfQuestions)
-	ofKind := map[summary.Contradiction][]report.Summary{}
+	ofKind := map[report.Contradiction][]report.Summary{}
 	for _, item := range byRisk(all) {
 		level := measure.Unknown
 		if item.Level != nil {
@@ -40,11 +40,11 @@ func (r Reader) decision(ctx context.Context, task db.Task) (d summary.Decision,
 		if d.Unanswered += item.Failures; item.Failures > 0 {
 			d.FailedQuestions++
 		}
-		if kind := summary.ContradictionOf(item); kind != "" {
+		if kind := item.Contradicts(); kind != "" {
 			ofKind[kind] = append(ofKind[kind], item)
 		}
 	}
-	for _, kind := range summary.Contradictions {
+	for _, kind := range report.Contradictions {
 		differing := ofKind[kind]
 		if len(differing) == 0 {
 			continue

@@ -9,6 +9,7 @@ import (
 
 	"wending/db"
 	"wending/db/measure"
+	"wending/db/report"
 	"wending/db/review"
 	"wending/jobs/tasks"
 	"wending/views/summary"
@@ -60,7 +61,7 @@ func (r Reader) Summary(ctx context.Context, task db.Task, by string, withDefaul
 func (r Reader) numbers(ctx context.Context, task db.Task, s *summary.Summary) (err error) {
 	if place := slices.Index(task.VariableNames, s.By); place >= 0 {
 		numbers, err := r.report.NumbersBy(ctx, task, place+1, s.WithDefaults)
-		s.Numbers, s.Verdicts, s.Slices = numbers.Variants, numbers.Passes, numbers.Slices
+		s.Numbers, s.Verdicts, s.Slices = numbers.Variants, numbers.Passes, worstFirst(numbers.Slices)
 		return err
 	}
 	group, reading := errgroup.WithContext(ctx)
@@ -72,6 +73,29 @@ func (r Reader) numbers(ctx context.Context, task db.Task, s *summary.Summary) (
 		})
 	}
 	return group.Wait()
+}
+
+// worstFirst returns slices with the lowest pass rate first or, among those without one, with the lowest agreement;
+// with several variants, it is their mean. The slice that combines several values comes last.
+func worstFirst(all []report.Slice) []report.Slice {
+	const unknown = 2 // more than any share
+	mean := func(slice report.Slice, share func(report.SliceVariant) *float64) float64 {
+		sum, known := 0.0, 0
+		for _, one := range slice.Variants {
+			if value := share(one); value != nil {
+				sum, known = sum+*value, known+1
+			}
+		}
+		if slice.Value == nil || known == 0 {
+			return unknown
+		}
+		return sum / float64(known)
+	}
+	passed := func(one report.SliceVariant) *float64 { return one.Passes.PassRate }
+	agreement := func(one report.SliceVariant) *float64 { return one.Agreement }
+	return slices.SortedStableFunc(slices.Values(all), func(a, b report.Slice) int {
+		return cmp.Or(cmp.Compare(mean(a, passed), mean(b, passed)), cmp.Compare(mean(a, agreement), mean(b, agreement)))
+	})
 }
 
 // judges reads the ratings of a task's judges.

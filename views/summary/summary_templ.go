@@ -279,7 +279,7 @@ type part struct{ id, title string }
 // contents are the parts that the report has.
 func (s Summary) contents() (parts []part) {
 	for n, one := range s.Decision.Contradicting {
-		parts = append(parts, part{one.id(n), one.title()})
+		parts = append(parts, part{one.id(n), contradictionTitles[one.Kind]})
 	}
 	for _, one := range []struct {
 		part
