@@ -51,6 +51,7 @@ func TestFiguresAreExplained(t *testing.T) {
 			page.Find("main a.why").Each(func(_ int, link *goquery.Selection) {
 				require.Contains(t, link.AttrOr("href", ""), "#", path)
 				require.NotEmpty(t, strings.TrimSpace(link.AttrOr("aria-label", "")), path)
+				require.Equal(t, "_blank", link.AttrOr("target", ""), "the reader keeps the place: %s", path)
 			})
 		}
 	}
