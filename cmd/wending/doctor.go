@@ -10,15 +10,20 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 
 	"wending/db"
+	"wending/db/pg"
 	"wending/db/pg/embedded"
 	"wending/db/upkeep"
 	"wending/jobs"
+	"wending/jobs/agent/guard"
+	"wending/jobs/blob"
 	"wending/jobs/secret"
 	"wending/jobs/tasks"
 	"wending/views/paths"
@@ -51,6 +56,9 @@ func (doctorCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) err
 	d.checkDatabase(ctx)
 	d.check("Redis", d.checkRedis)
 	d.check("store of files", func() (string, error) { return d.checkStore(ctx) })
+	if d.settings.BackupCron != "" {
+		d.check("place of backups", func() (string, error) { return d.checkPlaceOfBackups(ctx) })
+	}
 	d.check("backup tools", func() (string, error) { return d.checkTools(ctx) })
 	d.checkNetwork(ctx)
 	if d.failed > 0 {
@@ -140,6 +148,7 @@ func (d *doctor) checkDatabase(ctx context.Context) {
 			defer store.Close() //nolint:errcheck // only read
 			found, err = d.describeServer(ctx, store)
 			d.checkKey(ctx, store)
+			d.checkHosts(ctx, store)
 			return err
 		})
 		return found, err
@@ -208,6 +217,82 @@ func (d *doctor) checkKey(ctx context.Context, store *db.Store) {
 	})
 }
 
+// checkHosts checks that the hosts of saved agents and models accept connections from here, within what the allowlists
+// permit. It sends nothing, and prints hosts and ports only, because paths and queries may contain secrets.
+func (d *doctor) checkHosts(ctx context.Context, store *db.Store) {
+	s := d.settings
+	saved, err := upkeep.NewMonitor(store).SavedAddresses(ctx)
+	if err != nil { // before the first start, there are no tables
+		return
+	}
+	config := guard.Config{AllowLoopback: listensOnLoopback(s.ListenAddr) && s.Auth == "off"}
+	config.Own = slices.Concat(pg.Addresses(s.DatabaseURL), pg.Addresses(s.DirectURL), redisAddresses(s.RedisURL),
+		s.blobAddresses())
+	for _, kind := range []struct{ name, variable, allowlist, isKind string }{
+		{"agents' hosts", "AGENT_API_ALLOWLIST", s.Allowlist, upkeep.AddressOfAgent},
+		{"models' hosts", "MODEL_API_ALLOWLIST", s.ModelList, upkeep.AddressOfProvider},
+	} {
+		hosts := hostsOf(saved, kind.isKind)
+		if len(hosts) == 0 {
+			continue
+		}
+		config.Variable, config.Allowlist = kind.variable, kind.allowlist
+		d.check(kind.name, func() (string, error) {
+			gate, err := guard.New(config)
+			if err != nil {
+				return "", err
+			}
+			return reach(ctx, gate, hosts)
+		})
+	}
+}
+
+// hostsOf returns the distinct host:port of the saved addresses of a kind, in order.
+func hostsOf(saved []upkeep.SavedAddress, kind string) (hosts []string) {
+	for _, one := range saved {
+		address, err := url.Parse(one.URL)
+		if err != nil || one.Kind != kind || address.Hostname() == "" {
+			continue
+		}
+		port := address.Port()
+		if port == "" {
+			port = map[string]string{"http": "80", "https": "443"}[address.Scheme]
+		}
+		hosts = append(hosts, net.JoinHostPort(address.Hostname(), port))
+	}
+	slices.Sort(hosts)
+	return slices.Compact(hosts)
+}
+
+// reach connects to all hosts at once, within doctorTime in all, and names those that it cannot connect to.
+func reach(ctx context.Context, gate *guard.Guard, hosts []string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, doctorTime)
+	defer cancel()
+	failures := make([]string, len(hosts))
+	var group errgroup.Group
+	group.SetLimit(32)
+	for n, host := range hosts {
+		group.Go(func() error {
+			connection, err := gate.Dial(ctx, "tcp", host)
+			if err != nil {
+				failures[n] = fmt.Sprintf("%s: %v", host, err)
+				return nil
+			}
+			return connection.Close()
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return "", err
+	}
+	failures = slices.DeleteFunc(failures, func(text string) bool { return text == "" })
+	if len(failures) > 0 {
+		const shown = 10
+		return "", warning{fmt.Sprintf("%d of %d cannot be reached from here (check name resolution, firewall and allowlist): %s",
+			len(failures), len(hosts), strings.Join(failures[:min(shown, len(failures))], "; "))}
+	}
+	return fmt.Sprintf("%d accept connections", len(hosts)), nil
+}
+
 func (d *doctor) checkRedis() (string, error) {
 	if d.settings.RedisURL == "" {
 		return "REDIS_URL is not set: 'wending up' runs its own", nil
@@ -228,15 +313,28 @@ func (d *doctor) checkStore(ctx context.Context) (string, error) {
 	if d.settings.BlobURL == "" {
 		return "BLOB_URL is not set: files of agents are in the data folder", nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, doctorTime)
-	defer cancel()
 	files, err := d.settings.assetFiles()
 	if err != nil {
 		return "", err
 	}
+	return tryPlace(ctx, files, "BLOB_URL")
+}
+
+func (d *doctor) checkPlaceOfBackups(ctx context.Context) (string, error) {
+	_, place, err := d.settings.backupPlan()
+	if err != nil {
+		return "", err
+	}
+	return tryPlace(ctx, place, "BACKUP_TO")
+}
+
+// tryPlace writes, reads and removes a file in the place that a setting names.
+func tryPlace(ctx context.Context, files blob.Store, setting string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, doctorTime)
+	defer cancel()
 	key := "doctor-" + uuid.NewString()
 	if err := files.Put(ctx, key, strings.NewReader("ok"), 2); err != nil {
-		return "", fmt.Errorf("%w: check BLOB_URL and, with S3, the access key", err)
+		return "", fmt.Errorf("%w: check %s and, with S3, the access key", err, setting)
 	}
 	file, err := files.Open(ctx, key)
 	if err != nil {

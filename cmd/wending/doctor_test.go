@@ -45,6 +45,25 @@ func TestTheDoctorSaysWhatIsWrong(t *testing.T) {
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, closed.Close())
+	open, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer open.Close()
+	_, tables := dbtest.OpenAt(t, database)
+	for name, host := range map[string]string{"open": open.Addr().String(), "closed": closed.Addr().String()} {
+		tables.MustExec(`INSERT INTO agents (id, name, protocol, url, retry_on)
+			VALUES (gen_random_uuid(), $1, 'wending', $2, '{}')`, name, "http://"+host+"/secret-path")
+	}
+	code, states, said = doctor(append(shared, "--secret-key", dbtest.SecretKey)...)
+	require.Zero(t, code, said)
+	require.Equal(t, "warning", states["agents' hosts"], said)
+	require.Contains(t, said, "1 of 2 cannot be reached from here")
+	require.Contains(t, said, closed.Addr().String())
+	require.NotContains(t, said, "secret-path")
+	_, states, said = doctor(append(shared, "--secret-key", dbtest.SecretKey, "--agent-api-allowlist", "10.0.0.1",
+		"--backup-cron", "0 3 * * *", "--backup-to", folder+"/backups")...)
+	require.Contains(t, said, "2 of 2 cannot be reached from here")
+	require.Contains(t, said, "AGENT_API_ALLOWLIST")
+	require.Equal(t, "ok", states["place of backups"], said)
 	code, states, said = doctor("--database-url", "postgres://u:p@"+closed.Addr().String()+"/d", "--redis-url",
 		"redis://"+closed.Addr().String(), "--data-dir", folder, "--runs-per-item", "100", "--oidc-issuer",
 		"http://"+closed.Addr().String())

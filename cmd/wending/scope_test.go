@@ -71,7 +71,7 @@ var unscoped = map[string]string{
 	"db/report UnassessedTask": ofWork,
 	"db/upkeep lostEntries":    ofWork, "db/upkeep lostTargets": ofWork, "db/upkeep giveUp": ofWork,
 	"db/upkeep Prune": ofWork, "db/upkeep Measure": ofWork, "db/upkeep readFigures": ofWork,
-	"db/upkeep Figures": ofWork,
+	"db/upkeep Figures": ofWork, "db/upkeep SavedAddresses": ofWork,
 }
 
 // projectTables returns an expression that matches the tables whose rows belong to a project.

@@ -154,6 +154,30 @@ func (m Monitor) AsBackup(ctx context.Context, work func() error) (ran bool, err
 	return m.db.WithLock(ctx, backupLock, backupTakes, work)
 }
 
+// SavedAddress is an address that calls go to.
+type SavedAddress struct {
+	// Kind is AddressOfAgent or AddressOfProvider.
+	Kind string `db:"kind"`
+	// URL has no query.
+	URL string `db:"url"`
+}
+
+// Kinds of saved addresses.
+const (
+	AddressOfAgent    = "agent"
+	AddressOfProvider = "provider"
+)
+
+// SavedAddresses returns the addresses of the agents and providers of all projects, except archived ones.
+func (m Monitor) SavedAddresses(ctx context.Context) (saved []SavedAddress, err error) {
+	const list = `
+		SELECT 'agent' AS kind, url FROM agents WHERE archived_at IS NULL
+		UNION
+		SELECT 'provider', base_url FROM providers WHERE archived_at IS NULL`
+	err = m.db.SelectContext(ctx, &saved, list)
+	return saved, pg.Classify("list the saved addresses", err)
+}
+
 // Server describes the database server.
 type Server struct {
 	// Version is complete, such as 15.18.
