@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"slices"
 	"sort"
 	"strings"
 
@@ -349,20 +350,45 @@ var verdicts = map[string]string{
 // verdictLetters are the letters with which a verdict begins.
 const verdictLetters = "是对正可能会有支否不错没yctrnifw"
 
-// verdict turns clauses that consist only of yes or no into claims.
+// verdict turns clauses that consist only of yes or no into claims, which replace other claims there. It goes through
+// the sentence's claims once, because a sentence may have thousands of such clauses.
 func (d *Document) verdict(n int) {
 	s := d.Sentences[n]
 	from := s.From
+	var found []Claim
 	for i := s.From; i <= s.To; i++ {
 		if i < s.To && !d.IsClauseEnd(i) {
 			continue
 		}
-		d.verdictOf(n, passage.Span{From: from, To: i})
+		if f, isVerdict := d.verdictOf(n, passage.Span{From: from, To: i}); isVerdict {
+			found = append(found, f)
+		}
 		from = i + 1
 	}
+	if len(found) == 0 {
+		return
+	}
+	first := len(d.Claims)
+	for first > 0 && d.Claims[first-1].From >= found[0].From {
+		first--
+	}
+	behind := slices.Clone(d.Claims[first:])
+	d.Claims = d.Claims[:first]
+	replacedTo := 0
+	for _, f := range behind {
+		for len(found) > 0 && found[0].From <= f.From {
+			replacedTo = found[0].To
+			d.Claims, found = append(d.Claims, found[0]), found[1:]
+		}
+		if f.From >= replacedTo {
+			d.Claims = append(d.Claims, f)
+		}
+	}
+	d.Claims = append(d.Claims, found...)
 }
 
-func (d *Document) verdictOf(n int, clause passage.Span) {
+// verdictOf returns the claim of a clause that consists only of yes or no.
+func (d *Document) verdictOf(n int, clause passage.Span) (f Claim, isVerdict bool) {
 	for clause.From < clause.To && d.Runes[clause.From] == ' ' {
 		clause.From++
 	}
@@ -371,26 +397,14 @@ func (d *Document) verdictOf(n int, clause passage.Span) {
 	}
 	if clause.To-clause.From > 9 || clause.IsEmpty() ||
 		!strings.ContainsRune(verdictLetters, passage.Lower(d.Runes[clause.From])) {
-		return
+		return f, false
 	}
 	value, isVerdict := verdicts[strings.ToLower(string(d.Runes[clause.From:clause.To]))]
 	if !isVerdict {
-		return
+		return f, false
 	}
-	for k := len(d.Claims) - 1; k >= 0 && d.Claims[k].From >= clause.From; k-- {
-		if d.Claims[k].From < clause.To {
-			d.Claims = append(d.Claims[:k], d.Claims[k+1:]...)
-		}
-	}
-	f := Claim{Span: clause, Class: ClassVerdict, Key: value, Value: value, Sentence: n, Clause: clause}
-	at := len(d.Claims)
-	for at > 0 && d.Claims[at-1].From > f.From {
-		at--
-	}
-	d.Claims = append(d.Claims, Claim{})
-	copy(d.Claims[at+1:], d.Claims[at:])
-	d.Claims[at] = f
 	for k := clause.From; k < clause.To; k++ {
 		d.Taken[k] = true
 	}
+	return Claim{Span: clause, Class: ClassVerdict, Key: value, Value: value, Sentence: n, Clause: clause}, true
 }

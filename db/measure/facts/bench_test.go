@@ -192,6 +192,9 @@ var longShapes = []struct {
 	{"negation-alone", func(_ testing.TB, n int) (string, string) {
 		return strings.Repeat("不", n), strings.Repeat("不", n) + "1"
 	}},
+	{"verdicts", func(_ testing.TB, n int) (string, string) {
+		return repeat("没有，", n), repeat("没有，", n) + "1"
+	}},
 	{"digits", func(_ testing.TB, n int) (string, string) {
 		return strings.Repeat("0", n), strings.Repeat("0", n) + "1"
 	}},
