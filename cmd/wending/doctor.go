@@ -287,7 +287,8 @@ func reach(ctx context.Context, gate *guard.Guard, hosts []string) (string, erro
 	failures = slices.DeleteFunc(failures, func(text string) bool { return text == "" })
 	if len(failures) > 0 {
 		const shown = 10
-		return "", warning{fmt.Sprintf("%d of %d cannot be reached from here (check name resolution, firewall and allowlist): %s",
+		return "", warning{fmt.Sprintf(
+			"%d of %d cannot be reached from here (check name resolution, firewall and allowlist): %s",
 			len(failures), len(hosts), strings.Join(failures[:min(shown, len(failures))], "; "))}
 	}
 	return fmt.Sprintf("%d accept connections", len(hosts)), nil
