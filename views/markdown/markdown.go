@@ -125,6 +125,9 @@ func formatMarkdown(content string, limit int) (html string, isCut bool) {
 		if pipes := strings.Count(line, "|"); pipes > 0 {
 			lines, widest = lines+1, max(widest, pipes+1)
 		}
+		if opensMany(line) {
+			return "", false
+		}
 	}
 	reader := markdown
 	if lines*widest > maxCells {
@@ -137,6 +140,24 @@ func formatMarkdown(content string, limit int) (html string, isCut bool) {
 		return "", false
 	}
 	return w.html.String(), w.isCut
+}
+
+// opensMany reports whether a line opens more than maxNesting quotes and lists within one another. The parser walks all
+// open ones at every further line, so that 5,000 characters could take seconds and gigabytes.
+func opensMany(line string) bool {
+	for range maxNesting {
+		rest := strings.TrimLeft(line, " \t")
+		marks := strings.TrimLeft(rest, "0123456789")
+		switch {
+		case strings.HasPrefix(rest, ">"):
+			line = rest[1:]
+		case len(marks) > 1 && strings.ContainsAny(marks[:1], "-+*.)") && strings.ContainsAny(marks[1:2], " \t\r\n"):
+			line = marks[1:]
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 // formatting writes the nodes of one text.

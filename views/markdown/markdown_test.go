@@ -25,6 +25,9 @@ func TestHostileTextsAreNotFormatted(t *testing.T) {
 		require.Less(t, strings.Count(html, "<"), 6*maxCells, name)
 	}
 	require.Empty(t, New().HTML(strings.Repeat("长", maxFormatted+1)))
+	require.Empty(t, New().HTML(strings.Repeat("1. ", maxNesting)+strings.Repeat("\n", 5000)), "each line walks all lists")
+	rules := strings.Repeat("-", 80) + "\n" + strings.Repeat("*", 80) + "\n"
+	require.NotEmpty(t, New().HTML("> - 1. a\n\n"+rules), "rules are no lists")
 	formatter := New()
 	formatter.left = 10
 	require.Empty(t, formatter.HTML("# a long heading"), "a page has its budget")
