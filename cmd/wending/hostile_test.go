@@ -92,6 +92,10 @@ func (s *siege) attack(name string, most bounds, run func() (answer string)) {
 	s.t.Helper()
 	before := s.memory("VmRSS")
 	require.NoError(s.t, os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", s.Process.Pid), []byte("5"), 0), "reset its peak")
+	pause := 20 * time.Millisecond // a person does not click faster than this
+	if !s.isFull {
+		pause = 200 * time.Millisecond // other tests need the machine, and this time is not judged
+	}
 	watching, stop := context.WithCancel(s.t.Context())
 	slowest := make(chan time.Duration)
 	go func() {
@@ -100,7 +104,7 @@ func (s *siege) attack(name string, most bounds, run func() (answer string)) {
 			start := time.Now()
 			_, _ = s.get("/tasks")
 			most = max(most, time.Since(start))
-			time.Sleep(20 * time.Millisecond) // a person does not click faster than this
+			time.Sleep(pause)
 		}
 		slowest <- most
 	}()

@@ -227,18 +227,20 @@ func Redis(t testing.TB) string {
 // one. No test measures this time.
 const patience = 5
 
-// Await waits until condition holds, and fails the test if it does not within patience times the given time.
+// Await waits until condition holds, and fails the test if it does not within patience times the given time. The longer
+// it has waited, the longer it waits between two looks: dozens of waiting tests would otherwise take more processor
+// time by looking than those that they wait for.
 func Await(t testing.TB, within time.Duration, what string, condition func() bool) {
 	t.Helper()
+	const soonest, latest = 20 * time.Millisecond, 250 * time.Millisecond
 	within *= patience
-	deadline := time.Now().Add(within)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
+	start := time.Now()
 	for !condition() {
-		if time.Now().After(deadline) {
+		waited := time.Since(start)
+		if waited > within {
 			t.Fatalf("not within %v: %s", within, what)
 		}
-		<-tick.C
+		time.Sleep(min(max(soonest, waited/8), latest))
 	}
 }
 
