@@ -186,7 +186,7 @@ func (u *Upload) add(part *multipart.Part, gate *request.Gate) (err error) {
 // spool writes a file to disk.
 func spool(part *multipart.Part, most int64) (*File, error) {
 	file := &File{File: tasks.File{Name: filepath.Base(strings.ReplaceAll(part.FileName(), `\`, "/"))}}
-	disk, err := blob.Unnamed()
+	disk, err := blob.Unnamed("")
 	if err != nil {
 		return nil, systemError{fmt.Errorf("store an upload: %w", err)}
 	}

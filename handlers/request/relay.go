@@ -199,7 +199,7 @@ func (r *relay) place(b []byte) (placed bool, err error) {
 // spill appends a piece to the file.
 func (r *relay) spill(b []byte) error {
 	if r.file == nil {
-		file, err := blob.Unnamed()
+		file, err := blob.Unnamed("")
 		if err != nil {
 			return err
 		}

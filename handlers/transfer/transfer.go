@@ -158,7 +158,7 @@ func (h *handler) take(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	if err != nil {
 		return uuid.Nil, err
 	}
-	file, err := blob.Unnamed()
+	file, err := blob.Unnamed("")
 	if err != nil {
 		return uuid.Nil, err
 	}

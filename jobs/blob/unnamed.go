@@ -5,10 +5,10 @@ import (
 	"os"
 )
 
-// Unnamed returns a new file for data that is too large for memory. The file has no name, so it disappears when it
-// is closed or the process crashes. The caller closes it.
-func Unnamed() (*os.File, error) {
-	file, err := os.CreateTemp("", "wending-*")
+// Unnamed returns a new file for data that is too large for memory, in a folder; "" stands for the system's. The file
+// has no name, so it disappears when it is closed or the process crashes. The caller closes it.
+func Unnamed(dir string) (*os.File, error) {
+	file, err := os.CreateTemp(dir, "wending-*")
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"wending/db/upkeep"
+	"wending/jobs/blob"
 )
 
 // The files of a backup; all others are below the name of a folder.
@@ -77,7 +78,7 @@ func (b Backup) Write(ctx context.Context, file io.Writer) (content BackupConten
 	if err := w.addFolders(ctx); err != nil {
 		return content, err
 	}
-	dump, err := unnamedIn(b.TempDir)
+	dump, err := blob.Unnamed(b.TempDir)
 	if err != nil {
 		return content, err
 	}
@@ -117,18 +118,6 @@ func (b Backup) begin(w *backupWriter) (about BackupManifest, err error) {
 		err = w.add(BackupKeyName, key)
 	}
 	return about, err
-}
-
-// unnamedIn returns a new file that disappears when it is closed.
-func unnamedIn(dir string) (*os.File, error) {
-	file, err := os.CreateTemp(dir, ".wending-*")
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Remove(file.Name()); err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	return file, nil
 }
 
 // packer compresses a stream in parts, of which each has its own level.

@@ -72,7 +72,7 @@ func keyOf(a engine.Asset) string {
 
 // copy copies a file, first to a temporary file, so that its type is known before it is stored.
 func (c *Collector) copy(ctx context.Context, claimed engine.ClaimedAsset) error {
-	spool, err := blob.Unnamed()
+	spool, err := blob.Unnamed("")
 	if err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func (k Keeper) tooLarge() error {
 // files of a task that are stored in this way. IsRefused reports errors that are the file's fault.
 func (k Keeper) Keep(ctx context.Context, a engine.Asset, number int, content io.Reader,
 	withThumbnail bool) (copied engine.AssetCopy, err error) {
-	spool, err := blob.Unnamed()
+	spool, err := blob.Unnamed("")
 	if err != nil {
 		return copied, err
 	}

@@ -85,7 +85,7 @@ func (k BackupKeeper) keep(ctx context.Context, monitor upkeep.Monitor) error {
 // make stores a backup, and checks what is stored.
 func (k BackupKeeper) make(ctx context.Context) (name string, size int64, err error) {
 	name = "wending-" + time.Now().UTC().Format("20060102T150405Z") + ".tar.gz"
-	file, err := unnamedIn(k.Backup.TempDir)
+	file, err := blob.Unnamed(k.Backup.TempDir)
 	if err != nil {
 		return name, 0, err
 	}
@@ -123,7 +123,7 @@ func (k BackupKeeper) check(ctx context.Context, name string, written BackupCont
 	return err
 }
 
-// backupName matches the names of scheduled backups; whatever else is in the same place is left alone.
+// backupName matches the names of scheduled backups. Other files in the same place are never removed.
 var backupName = regexp.MustCompile(`^wending-\d{8}T\d{6}Z\.tar\.gz$`)
 
 // removeOld removes all but the newest backups, and returns how many it removed.

@@ -72,7 +72,7 @@ func TestTheCeilingHoldsForTasksAboveIt(t *testing.T) {
 	require.Error(t, err)
 }
 
-// A full disk refuses work; one that cannot be measured does not, but the log says so.
+// New work is refused on a full disk, but not on one that cannot be measured, which is logged.
 func TestADiskThatIsNotMeasuredRefusesNothing(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
