@@ -18,7 +18,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"wending/db"
-	"wending/db/pg"
 	"wending/db/pg/embedded"
 	"wending/db/upkeep"
 	"wending/jobs"
@@ -226,8 +225,7 @@ func (d *doctor) checkHosts(ctx context.Context, store *db.Store) {
 		return
 	}
 	config := guard.Config{AllowLoopback: listensOnLoopback(s.ListenAddr) && s.Auth == "off"}
-	config.Own = slices.Concat(pg.Addresses(s.DatabaseURL), pg.Addresses(s.DirectURL), redisAddresses(s.RedisURL),
-		s.blobAddresses())
+	config.Own = s.ownAddresses(s.DatabaseURL, s.DirectURL, s.RedisURL)
 	for _, kind := range []struct{ name, variable, allowlist, isKind string }{
 		{"agents' hosts", "AGENT_API_ALLOWLIST", s.Allowlist, upkeep.AddressOfAgent},
 		{"models' hosts", "MODEL_API_ALLOWLIST", s.ModelList, upkeep.AddressOfProvider},

@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -251,14 +250,10 @@ func limitMemory() int64 {
 func (p *program) connectAgents(e endpoints) (err error) {
 	s := p.settings
 	config := guard.Config{AllowLoopback: e.listener != nil && listensOnLoopback(s.ListenAddr) && s.Auth == "off"}
-	config.Own = slices.Concat(pg.Addresses(e.databaseURL), pg.Addresses(p.directURL), redisAddresses(e.redisURL))
+	config.Own = s.ownAddresses(e.databaseURL, p.directURL, e.redisURL)
 	if e.listener != nil {
 		config.Own = append(config.Own, e.listener.Addr().String()) // the system may have chosen the port
 	}
-	if s.MetricsAddr != "" {
-		config.Own = append(config.Own, s.MetricsAddr)
-	}
-	config.Own = append(config.Own, s.blobAddresses()...)
 	if e.demo != nil {
 		config.Demo, config.Ticket = e.demo.address(), e.demo.ticket
 		p.demoURL, p.demoModelsURL, p.demoTicket = e.demo.url(), e.demo.modelsURL(), e.demo.ticket

@@ -5,11 +5,13 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"wending/db"
 	"wending/db/people"
+	"wending/db/pg"
 	"wending/jobs/blob"
 	"wending/jobs/tasks"
 )
@@ -145,6 +147,16 @@ func (s Settings) assetFiles() (blob.Store, error) {
 		return nil, fmt.Errorf("BLOB_URL: %w", err)
 	}
 	return files, nil
+}
+
+// ownAddresses returns the host:port of the servers at the given addresses and of the others that the settings name:
+// no agent may be called there.
+func (s Settings) ownAddresses(databaseURL, directURL, redisURL string) []string {
+	own := slices.Concat(pg.Addresses(databaseURL), pg.Addresses(directURL), redisAddresses(redisURL), s.blobAddresses())
+	if s.MetricsAddr != "" {
+		own = append(own, s.MetricsAddr)
+	}
+	return own
 }
 
 // blobAddresses returns the host:port of the service that stores agents' files, if there is one.
