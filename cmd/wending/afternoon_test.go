@@ -55,7 +55,7 @@ func (b *tab) goOffline(is bool) {
 func TestAnAfternoonByKeyboard(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, versions)
-	p := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8",
+	p := start(t, "up", "--data-dir", startedFolder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8",
 		"--rate-limit-per-agent", "unlimited")
 	id := createTask(t, p.url, map[string]string{"task_name": "下午", "agent_api_url": fake.URL}, twenty)
 	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, p.url, id).Status == "SUCCEEDED" })
@@ -142,7 +142,7 @@ func TestAnAfternoonByKeyboard(t *testing.T) {
 func TestNoTypedNoteIsLost(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, versions)
-	p := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8",
+	p := start(t, "up", "--data-dir", startedFolder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8",
 		"--rate-limit-per-agent", "unlimited")
 	id := createTask(t, p.url, map[string]string{"task_name": "断网", "agent_api_url": fake.URL}, twenty)
 	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, p.url, id).Status == "SUCCEEDED" })
@@ -192,7 +192,7 @@ func TestNoTypedNoteIsLost(t *testing.T) {
 func TestTwoVersionsAreCompared(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, versions)
-	p := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8",
+	p := start(t, "up", "--data-dir", startedFolder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8",
 		"--rate-limit-per-agent", "unlimited")
 	for _, version := range []string{"v1", "v2"} {
 		id := createTask(t, p.url, map[string]string{"task_name": "咨询 " + version,

@@ -135,7 +135,7 @@ func TestAReviewersStory(t *testing.T) {
 			agenttest.Stream(w, "回答"+call.IdempotencyKey[len(call.IdempotencyKey)-1:]+strings.Repeat("很长的回答，", 60)+"<b>完</b>")
 		}
 	})
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0",
+	program := start(t, "up", "--data-dir", startedFolder(t), "--listen-addr", "127.0.0.1:0",
 		"--evaluation-concurrency", "4")
 	file := filepath.Join(t.TempDir(), "问题.csv")
 	require.NoError(t, os.WriteFile(file, []byte("question_id,question,standard_answer\nq1,中国的首都是哪里？,北京\nq2,坏问题,无\n"),
@@ -244,7 +244,7 @@ func TestATaskIsWatchedStoppedResumedAndRetried(t *testing.T) {
 		}
 		agenttest.Stream(w, "<img src=x onerror=alert(1)>")
 	})
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency",
+	program := start(t, "up", "--data-dir", startedFolder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency",
 		"4", "--rate-limit-per-agent", "unlimited")
 	id := createTask(t, program.url, map[string]string{"task_name": "夜间回归", "agent_api_url": fake.URL, "start": "false",
 		"max_retries": "0"}, twenty)
@@ -343,7 +343,7 @@ func TestThePagesWorkWithoutScriptsAndOnAPhone(t *testing.T) {
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
 		agenttest.Stream(w, strings.Repeat("unbreakable", 100))
 	})
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent",
+	program := start(t, "up", "--data-dir", startedFolder(t), "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent",
 		"unlimited")
 	file := filepath.Join(t.TempDir(), "q.csv")
 	require.NoError(t, os.WriteFile(file, []byte("question,standard_answer\n问题一,答案\n"), 0o600))

@@ -177,7 +177,7 @@ func TestAComparisonsStory(t *testing.T) {
 // A user with an empty library tries the comparison with one click.
 func TestTheComparisonIsTriedWithoutAKey(t *testing.T) {
 	t.Parallel()
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0",
+	program := start(t, "up", "--data-dir", startedFolder(t), "--listen-addr", "127.0.0.1:0",
 		"--evaluation-concurrency", "16")
 	b := openBrowser(t, program.url)
 	for range 2 { // the second time everything is saved already

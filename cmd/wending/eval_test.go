@@ -13,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"wending/db/dbtest"
 	"wending/jobs/agent/agenttest"
 )
 
@@ -51,7 +50,7 @@ evaluators:
   - {name: 一致, kind: exact}
 fail_under: {success_rate: 1}
 `), 0o600))
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0",
+	program := start(t, "up", "--data-dir", startedFolder(t), "--listen-addr", "127.0.0.1:0",
 		"--evaluation-concurrency", "4")
 	server := []string{"-f", file, "--server", program.url}
 	junit, out := filepath.Join(folder, "junit.xml"), filepath.Join(folder, "report.csv")
@@ -150,7 +149,7 @@ func TestAGateDemandsAFitJudge(t *testing.T) {
 		questions += fmt.Sprintf("q%d,question %d,x\n", n, n%2)
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "q.csv"), []byte(questions), 0o600))
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0")
+	program := start(t, "up", "--data-dir", startedFolder(t), "--listen-addr", "127.0.0.1:0")
 	provider := save(t, program.url, "providers", map[string]any{"name": "p", "protocol": "openai",
 		"base_url": judging.URL, "api_key": "k", "rate_limit": "unlimited"})
 	model := save(t, program.url, "models", map[string]any{"provider_id": provider, "model_id": "m"})

@@ -13,7 +13,6 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
-	"wending/db/dbtest"
 	"wending/jobs/agent/agenttest"
 )
 
@@ -31,7 +30,7 @@ func fillLibrary(t *testing.T, base, agent string) {
 func TestTheFormsSpeakWithAFullLibrary(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent",
+	program := start(t, "up", "--data-dir", startedFolder(t), "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent",
 		"unlimited")
 	fillLibrary(t, program.url, fake.URL)
 	folder := t.TempDir()
@@ -98,7 +97,7 @@ func TestTheFormsSpeakWithAFullLibrary(t *testing.T) {
 // A file of answers is checked when it is chosen, columns are chosen from those that it has, and it is sent only once.
 func TestAFileOfAnswersIsCheckedBeforeItIsImported(t *testing.T) {
 	t.Parallel()
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0")
+	program := start(t, "up", "--data-dir", startedFolder(t), "--listen-addr", "127.0.0.1:0")
 	folder := t.TempDir()
 	first, second := filepath.Join(folder, "日志.csv"), filepath.Join(folder, "其他.csv")
 	require.NoError(t, os.WriteFile(first, []byte("question,reply,城市\n多久,14 日,北京\n多久,30 日,北京\n"), 0o600))

@@ -273,13 +273,13 @@ func (zeros) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// agents makes eight calls at once to agents that send too much, send it too slowly, or send nonsense.
+// agents makes several calls at once to agents that send too much, send it too slowly, or send nonsense.
 func (s *siege) agents() {
 	packed := bomb(512 << 20)
 	text := func(body string) func(http.ResponseWriter, agenttest.Call) {
 		return func(w http.ResponseWriter, _ agenttest.Call) { _, _ = io.WriteString(w, body) }
 	}
-	const seconds = 5
+	calls, seconds := strconv.Itoa(s.of(8, 2)), s.of(5, 2)
 	for _, agent := range []struct {
 		name   string
 		script func(http.ResponseWriter, agenttest.Call)
@@ -311,7 +311,9 @@ func (s *siege) agents() {
 				time.Sleep(50 * time.Millisecond) // the slow answer that this case tests
 			}
 		}, "TIMEOUT"},
-		{"silence", func(_ http.ResponseWriter, call agenttest.Call) { time.Sleep((seconds + 2) * time.Second) }, "TIMEOUT"},
+		{"silence", func(_ http.ResponseWriter, call agenttest.Call) {
+			time.Sleep(time.Duration(seconds+2) * time.Second)
+		}, "TIMEOUT"},
 	} {
 		if !s.isFull && agent.outcomes == "TIMEOUT" {
 			continue
@@ -319,8 +321,8 @@ func (s *siege) agents() {
 		fake := agenttest.New(s.t, agent.script)
 		s.attack("agent: "+agent.name, toOneClient, func() string {
 			fields := map[string]string{
-				"task_name": "agent", "agent_api_url": fake.URL, "concurrency": "8",
-				"timeout_seconds": strconv.Itoa(seconds), "runs_per_item": "8",
+				"task_name": "agent", "agent_api_url": fake.URL, "concurrency": calls,
+				"timeout_seconds": strconv.Itoa(seconds), "runs_per_item": calls,
 			}
 			id := createTask(s.t, s.url, fields, "question,standard_answer\nq,a\n")
 			dbtest.Await(s.t, time.Minute, agent.name, func() bool { return task(s.t, s.url, id).Status == "SUCCEEDED" })
@@ -430,11 +432,12 @@ func (s *siege) readers() {
 	for n := range 100 {
 		fmt.Fprintf(&questions, "q%d,a\n", n)
 	}
+	runs := s.of(20, 5)
 	id := createTask(s.t, s.url, map[string]string{"task_name": "long", "agent_api_url": fake.URL, "concurrency": "8",
-		"runs_per_item": "20"}, "question,standard_answer\n"+questions.String())
+		"runs_per_item": strconv.Itoa(runs)}, "question,standard_answer\n"+questions.String())
 	dbtest.Await(s.t, 2*time.Minute, "long answers", func() bool { return task(s.t, s.url, id).Status == "SUCCEEDED" })
 	n := s.of(300, 40)
-	s.attack(fmt.Sprintf("%d readers that take nothing of a page of 100 × 20 answers", n), toACrowd, func() string {
+	s.attack(fmt.Sprintf("%d readers that take nothing of a page of 100 × %d answers", n, runs), toACrowd, func() string {
 		stuck := s.stuck(n, "/tasks/"+id+"/results?page_size=100")
 		defer stuck()
 		status, err := s.get("/tasks/" + id + "/results?page_size=100")
@@ -443,7 +446,7 @@ func (s *siege) readers() {
 	})
 	export := "/api/v1/evaluation-tasks/" + id + "/export?format="
 	n = s.of(30, 10)
-	s.attack(fmt.Sprintf("%d readers that take nothing of a report of 100 MB", n), toACrowd, func() string {
+	s.attack(fmt.Sprintf("%d readers that take nothing of a report of %d MB", n, 5*runs), toACrowd, func() string {
 		stuck := s.stuck(n, export+"jsonl")
 		defer stuck()
 		var status int

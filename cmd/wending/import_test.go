@@ -8,14 +8,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"wending/db/dbtest"
 )
 
 // A single command imports answers from a file into a server as a task.
 func TestAnswersAreImportedByACommand(t *testing.T) {
 	t.Parallel()
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0")
+	program := start(t, "up", "--data-dir", startedFolder(t), "--listen-addr", "127.0.0.1:0")
 	file := filepath.Join(t.TempDir(), "logs.csv")
 	require.NoError(t, os.WriteFile(file, []byte("提问,answer\n甲,1\n甲,2\n"), 0o600))
 	command := func(args ...string) (code int, stdout, stderr string) {

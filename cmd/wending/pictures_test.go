@@ -38,7 +38,7 @@ func TestPictures(t *testing.T) {
 	if os.Getenv("WENDING_PICTURES") != "write" {
 		t.Skip("make pictures runs it")
 	}
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency",
+	program := start(t, "up", "--data-dir", startedFolder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency",
 		"16", "--rate-limit-per-agent", "unlimited")
 	demo := startDemo(t, program, "/demo")
 	comparison := startDemo(t, program, "/demo/comparison")

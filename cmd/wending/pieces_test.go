@@ -113,7 +113,7 @@ func TestPagesArriveWithoutMoving(t *testing.T) {
 		agenttest.Stream(w, "## 意见\n\n"+strings.Repeat("当事人一方不履行合同义务的，应当承担违约责任。", 20)+last+
 			strings.Repeat("守约方负有防止损失扩大的义务。", 30))
 	})
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency",
+	program := start(t, "up", "--data-dir", startedFolder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency",
 		"8", "--rate-limit-per-agent", "unlimited")
 	id := createTask(t, program.url, map[string]string{"task_name": "长回答", "agent_api_url": fake.URL}, twenty)
 	other := createTask(t, program.url, map[string]string{"task_name": "另一版", "agent_api_url": fake.URL}, twenty)

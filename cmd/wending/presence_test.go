@@ -154,7 +154,7 @@ func TestAnOpenPageAsksAtMostOnceASecond(t *testing.T) {
 		time.Sleep(20 * time.Millisecond) // simulates a slow agent, so that there is always something new
 		agenttest.Stream(w, "回答 "+call.Question)
 	})
-	p := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8",
+	p := start(t, "up", "--data-dir", startedFolder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8",
 		"--rate-limit-per-agent", "unlimited")
 	id := createTask(t, p.url, map[string]string{"task_name": "慢", "agent_api_url": fake.URL, "concurrency": "1",
 		"runs_per_item": "20"}, twenty)

@@ -27,7 +27,7 @@ import (
 func TestTheFormKeepsWhatWasTypedAndItsPlace(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent",
+	program := start(t, "up", "--data-dir", startedFolder(t), "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent",
 		"unlimited")
 	var rows strings.Builder
 	rows.WriteString("question,standard_answer\n")
@@ -113,7 +113,7 @@ func TestTheReportKeepsTheReadersPlace(t *testing.T) {
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
 		agenttest.Stream(w, strings.Repeat("根据《民法典》第五百七十七条之规定，应当承担违约责任。\n", 80))
 	})
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent",
+	program := start(t, "up", "--data-dir", startedFolder(t), "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent",
 		"unlimited", "--evaluation-concurrency", "8")
 	id := createTask(t, program.url, map[string]string{"task_name": "阅读", "agent_api_url": fake.URL, "runs_per_item": "6"},
 		twenty)
@@ -206,7 +206,7 @@ func TestAQuestionTakesTheRoomOfItsDifference(t *testing.T) {
 			agenttest.Stream(w, long)
 		}
 	})
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent",
+	program := start(t, "up", "--data-dir", startedFolder(t), "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent",
 		"unlimited", "--evaluation-concurrency", "8")
 	id := createTask(t, program.url, map[string]string{"task_name": "密度", "agent_api_url": fake.URL}, twenty+"q21,14 日\n")
 	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, program.url, id).Status == "SUCCEEDED" })
@@ -248,7 +248,7 @@ func TestAPageSaysThatTheServerIsAway(t *testing.T) {
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { <-release; agenttest.Stream(w, "x") })
 	letGo := sync.OnceFunc(func() { close(release) })
 	t.Cleanup(letGo) // the agent's server cannot end before its calls do, even after a failure
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent",
+	program := start(t, "up", "--data-dir", startedFolder(t), "--listen-addr", "127.0.0.1:0", "--rate-limit-per-agent",
 		"unlimited")
 	id := createTask(t, program.url, map[string]string{"task_name": "断线", "agent_api_url": fake.URL}, twenty)
 	dbtest.Await(t, time.Minute, "a call", func() bool { return len(fake.Calls()) > 0 })

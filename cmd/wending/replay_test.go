@@ -72,7 +72,7 @@ func newPainter(t *testing.T, steps int, between time.Duration) *painter {
 func TestARunIsWatchedAndReplayed(t *testing.T) {
 	t.Parallel()
 	agent := newPainter(t, 30, 150*time.Millisecond)
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0",
+	program := start(t, "up", "--data-dir", startedFolder(t), "--listen-addr", "127.0.0.1:0",
 		"--evaluation-concurrency", "2")
 	id := createTask(t, program.url, map[string]string{"task_name": "画室", "agent_api_url": agent.URL + "/run",
 		"runs_per_item": "1", "rate_limit": "unlimited"}, "question,standard_answer\n画山,\n")
@@ -269,7 +269,7 @@ func newOddPainter(t *testing.T) *httptest.Server {
 func TestAReplayShowsWhatBecameOfFilesAndFailures(t *testing.T) {
 	t.Parallel()
 	agent := newOddPainter(t)
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0",
+	program := start(t, "up", "--data-dir", startedFolder(t), "--listen-addr", "127.0.0.1:0",
 		"--evaluation-concurrency", "2")
 	id := createTask(t, program.url, map[string]string{"task_name": "画室", "agent_api_url": agent.URL + "/run",
 		"runs_per_item": "1", "rate_limit": "unlimited", "max_retries": "0"},

@@ -23,7 +23,7 @@ func TestReviewersNoteTheirVerdicts(t *testing.T) {
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
 		agenttest.Stream(w, "回答 "+call.Question+strings.Repeat(" 长", 150)+call.IdempotencyKey[len(call.IdempotencyKey)-1:])
 	})
-	p := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8",
+	p := start(t, "up", "--data-dir", startedFolder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8",
 		"--rate-limit-per-agent", "unlimited")
 	id := createTask(t, p.url, map[string]string{"task_name": "评审", "agent_api_url": fake.URL}, twenty)
 	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, p.url, id).Status == "SUCCEEDED" })
@@ -88,7 +88,7 @@ func TestReviewersNoteTheirVerdicts(t *testing.T) {
 func TestANoteIsWrittenByKeyboard(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "回答") })
-	p := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8",
+	p := start(t, "up", "--data-dir", startedFolder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8",
 		"--rate-limit-per-agent", "unlimited")
 	id := createTask(t, p.url, map[string]string{"task_name": "键盘", "agent_api_url": fake.URL}, twenty)
 	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, p.url, id).Status == "SUCCEEDED" })
@@ -147,7 +147,7 @@ func TestQuestionsAreJudgedByKeysAlone(t *testing.T) {
 		of := answers[call.Question]
 		agenttest.Stream(w, of[min(len(of)-1, int(call.IdempotencyKey[len(call.IdempotencyKey)-1])%2)])
 	})
-	p := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8",
+	p := start(t, "up", "--data-dir", startedFolder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8",
 		"--rate-limit-per-agent", "unlimited")
 	id := createTask(t, p.url, map[string]string{"task_name": "按键", "agent_api_url": fake.URL, "runs_per_item": "20"},
 		"question_id,question,standard_answer\nq1,相同,\nq2,能否,可以解除劳动合同\nq3,期限,30 日内答复\n")

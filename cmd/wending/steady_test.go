@@ -80,7 +80,7 @@ func TestPagesOpenWithoutMoving(t *testing.T) {
 		agenttest.Stream(w, "## 意见\n\n"+strings.Repeat("当事人一方不履行合同义务的，应当承担违约责任。", 20)+last+
 			strings.Repeat("守约方负有防止损失扩大的义务。", 30))
 	})
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency",
+	program := start(t, "up", "--data-dir", startedFolder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency",
 		"8", "--rate-limit-per-agent", "unlimited")
 	id := createTask(t, program.url, map[string]string{"task_name": "长回答", "agent_api_url": fake.URL}, twenty)
 	other := createTask(t, program.url, map[string]string{"task_name": "另一版", "agent_api_url": fake.URL}, twenty)
@@ -128,7 +128,7 @@ func TestPagesUnderWayDoNotMove(t *testing.T) {
 		}
 		agenttest.Stream(w, "当事人应当承担违约责任。")
 	})
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency",
+	program := start(t, "up", "--data-dir", startedFolder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency",
 		"8", "--rate-limit-per-agent", "unlimited")
 	painted := createTask(t, program.url, map[string]string{"task_name": "画室", "agent_api_url": painter.URL + "/run",
 		"runs_per_item": "1", "concurrency": "1"}, "question,standard_answer\n画山,\n")
@@ -169,7 +169,7 @@ func TestTheNumbersOfVariantsHaveTheirRoom(t *testing.T) {
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
 		agenttest.Stream(w, strings.Repeat("应当承担违约责任。", 40))
 	})
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency",
+	program := start(t, "up", "--data-dir", startedFolder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency",
 		"8", "--rate-limit-per-agent", "unlimited")
 	var agents []string
 	for n := range 9 {
@@ -210,7 +210,7 @@ func TestTheNumbersOfVariantsHaveTheirRoom(t *testing.T) {
 func TestTheListsOfAReportAreWhole(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "一致") })
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency",
+	program := start(t, "up", "--data-dir", startedFolder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency",
 		"16", "--rate-limit-per-agent", "unlimited")
 	var questions strings.Builder
 	questions.WriteString("question,standard_answer\n")
@@ -239,7 +239,7 @@ func TestTheListsOfAReportAreWhole(t *testing.T) {
 // On a phone every entry of the navigation can be touched, in both languages.
 func TestTheNavigationFitsAPhone(t *testing.T) {
 	t.Parallel()
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0")
+	program := start(t, "up", "--data-dir", startedFolder(t), "--listen-addr", "127.0.0.1:0")
 	b := openBrowser(t, program.url)
 	b.do(chromedp.EmulateViewport(390, 844))
 	for _, lang := range []string{"zh-CN", "en"} {
@@ -261,7 +261,7 @@ func TestJumpsAreInstant(t *testing.T) {
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) {
 		agenttest.Stream(w, strings.Repeat("当事人一方不履行合同义务的，应当承担违约责任。", 20))
 	})
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency",
+	program := start(t, "up", "--data-dir", startedFolder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency",
 		"8", "--rate-limit-per-agent", "unlimited")
 	id := createTask(t, program.url, map[string]string{"task_name": "跳转", "agent_api_url": fake.URL}, twenty)
 	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, program.url, id).Status == "SUCCEEDED" })
@@ -290,7 +290,7 @@ func TestAComparisonFitsAPhone(t *testing.T) {
 		}
 		agenttest.Stream(w, answer)
 	})
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency",
+	program := start(t, "up", "--data-dir", startedFolder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency",
 		"8", "--rate-limit-per-agent", "unlimited")
 	var agents []string
 	for _, one := range []string{"steady", "unsteady"} {
@@ -327,7 +327,7 @@ func TestAQuestionIsUnfoldedBeforeItIsShown(t *testing.T) {
 		opening := []string{"您好，下面把您咨询的事情说明如下，请您仔细阅读。", "您好，现将您咨询的事情作如下说明，请您仔细阅读。"}[last]
 		agenttest.Stream(w, opening+"\n\n"+[]string{"收到申请之日起 30 日内答复。", "收到申请之日起 35 日内答复。"}[last]+"\n\n请您妥善保管有关材料。")
 	})
-	p := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8",
+	p := start(t, "up", "--data-dir", startedFolder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8",
 		"--rate-limit-per-agent", "unlimited")
 	id := createTask(t, p.url, map[string]string{"task_name": "展开", "agent_api_url": fake.URL},
 		"question,standard_answer\n期限,30 日内答复\n")
@@ -356,7 +356,7 @@ func TestAnswersInOtherWordsFitAPhone(t *testing.T) {
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
 		agenttest.Stream(w, openings[call.IdempotencyKey[len(call.IdempotencyKey)-1]%3]+strings.Repeat("请您妥善保管有关的书面材料。", 20))
 	})
-	p := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8",
+	p := start(t, "up", "--data-dir", startedFolder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8",
 		"--rate-limit-per-agent", "unlimited")
 	id := createTask(t, p.url, map[string]string{"task_name": "措辞", "agent_api_url": fake.URL},
 		"question,standard_answer\n材料,\n")
@@ -386,7 +386,7 @@ func TestAnswersInOtherWordsFitAPhone(t *testing.T) {
 // to stay frozen; nothing moves, and long names break on a phone.
 func TestAScheduleSaysWhatItFollows(t *testing.T) {
 	t.Parallel()
-	program := start(t, "up", "--data-dir", dbtest.Folder(t), "--listen-addr", "127.0.0.1:0")
+	program := start(t, "up", "--data-dir", startedFolder(t), "--listen-addr", "127.0.0.1:0")
 	long := strings.Repeat("unbreakable", 5)
 	save := func(kind string, body map[string]any) string {
 		var saved struct {

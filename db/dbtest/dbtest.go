@@ -61,7 +61,7 @@ type kept struct{ http.RoundTripper }
 
 func run(m *testing.M) int {
 	KeepConnections()
-	dir, err := makeFolder()
+	dir, err := MakeFolder()
 	if err == nil {
 		server, err = embedded.StartPostgres(context.Background(), dir+"/postgres", settings...)
 	}
@@ -89,9 +89,9 @@ func root() string {
 	return "/tmp"
 }
 
-// makeFolder creates a folder that a server can enter even if the tests run as root and the server runs under another
-// account.
-func makeFolder() (string, error) {
+// MakeFolder creates a folder that a server can enter even if the tests run as root and the server runs under another
+// account. The caller removes it; Folder makes one for a single test.
+func MakeFolder() (string, error) {
 	dir, err := os.MkdirTemp(root(), "wending-test-")
 	if err != nil {
 		return "", err
@@ -102,7 +102,7 @@ func makeFolder() (string, error) {
 // Folder makes a data folder for one test.
 func Folder(t testing.TB) string {
 	t.Helper()
-	dir, err := makeFolder()
+	dir, err := MakeFolder()
 	if err != nil {
 		t.Fatal(err)
 	}
