@@ -69,7 +69,8 @@ func startedFolder(t *testing.T) string {
 	})
 	require.NotEmpty(t, startedOnce, "the program did not start")
 	dir := dbtest.Folder(t)
-	require.NoError(t, exec.CommandContext(t.Context(), "cp", "-a", startedOnce+"/.", dir).Run()) // files keep their owners
+	// -a keeps the files' owners
+	require.NoError(t, exec.CommandContext(t.Context(), "cp", "-a", startedOnce+"/.", dir).Run())
 	return dir
 }
 
