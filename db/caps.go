@@ -19,7 +19,7 @@ type Cap struct {
 	count string
 }
 
-// A project's caps. Archived schedules, and links to reports and tokens that are no longer valid, do not count.
+// A project's caps. Archived schedules do not count, nor do report links and tokens that are no longer valid.
 var (
 	ScheduleCap = Cap{"schedules", 100, `SELECT count(*) FROM schedules WHERE project_id = $1 AND archived_at IS NULL`}
 	ShareCap    = Cap{"shares", 200, `

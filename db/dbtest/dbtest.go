@@ -227,9 +227,9 @@ func Redis(t testing.TB) string {
 // one. No test measures this time.
 const patience = 5
 
-// Await waits until condition holds, and fails the test if it does not within patience times the given time. The longer
-// it has waited, the longer it waits between two looks: dozens of waiting tests would otherwise take more processor
-// time by looking than those that they wait for.
+// Await waits until condition holds, and fails the test if it does not within patience times the given time. The
+// interval between checks grows with the time waited: otherwise dozens of waiting tests would spend more processor
+// time on their checks than the code under test needs.
 func Await(t testing.TB, within time.Duration, what string, condition func() bool) {
 	t.Helper()
 	const soonest, latest = 20 * time.Millisecond, 250 * time.Millisecond

@@ -29,7 +29,7 @@ type Trap struct {
 	Pass bool
 	// Act is called when the trap is sprung; it may be nil.
 	Act func()
-	// Next, if not nil, is set on the same connection instead of cutting it.
+	// Next, if not nil, is the next trap on the same connection, which is then not cut.
 	Next *Trap
 	only *link
 }

@@ -293,11 +293,11 @@ func (s Assets) Get(ctx context.Context, taskID, id uuid.UUID) (asset Asset, err
 	return asset, pg.Classify("read the asset", err)
 }
 
-// Shown selects the files on pages that people without an account can open: those of current runs or, with UnitID or
-// ItemID, those in the replay of that unit or item, previews included.
+// Shown selects the files on pages that people without an account can open: the files of current runs or, with UnitID
+// or ItemID, the files in the replay of that unit or item, previews included.
 type Shown struct {
 	ItemID, UnitID *int64
-	// ItemIDs are the only items whose files are shown, without ItemID and UnitID; nil means all.
+	// ItemIDs limits the files to these items if neither ItemID nor UnitID is set; nil means all items.
 	ItemIDs []int64
 }
 

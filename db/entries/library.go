@@ -1,6 +1,6 @@
-// Package entries stores the library: providers and their models, agents, prompts, datasets, evaluators,
-// channels and schedules, with the outcome of each firing. Tasks keep copies of all entries except channels, so
-// no other change of an entry affects an existing task.
+// Package entries stores the library: providers and their models, agents, prompts, datasets, evaluators, channels and
+// schedules, with the outcome of each firing. Tasks keep copies of all entries except channels, so changing any other
+// entry does not affect an existing task.
 package entries
 
 import (

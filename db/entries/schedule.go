@@ -185,7 +185,7 @@ func (s Schedules) List(ctx context.Context, scope db.Scope, scheduleID uuid.UUI
 	return found, total, pg.Classify("list firings", err)
 }
 
-// States returns the states of those given tasks that still exist, by id.
+// States returns the states of the given tasks that still exist, by id.
 func (s Schedules) States(ctx context.Context, scope db.Scope, tasks []uuid.UUID) (map[uuid.UUID]db.TaskStatus, error) {
 	list := `SELECT id, status FROM evaluation_tasks WHERE id = ANY ($1) AND ` + db.Within("project_id", "$2")
 	var rows []struct {
@@ -231,8 +231,8 @@ func (s Schedules) WithResults(ctx context.Context, scope db.Scope, scheduleID,
 	return f, pg.Classify("look for a firing", err)
 }
 
-// watched is how many of the newest firings Watched returns, and learned how many earlier ones: the first firings of
-// the same configuration, from which the chart's limits are learned.
+// Watched returns at most the watched newest firings, and at most the learned first firings of the same
+// configuration, from which the chart's limits are learned.
 const watched, learned = 400, 20
 
 // Watched returns the firings with results that a control chart covers, up to a planned time (nil means all), oldest

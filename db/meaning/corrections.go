@@ -57,7 +57,7 @@ func correctionsOf(ctx context.Context, tx *sqlx.Tx, itemIDs []int64) (map[int64
 	return byItem, nil
 }
 
-// Corrections returns the corrections of a task that stand, by item, in the order of their variants.
+// Corrections returns the corrections of a task that were not withdrawn, by item, in the order of their variants.
 func Corrections(ctx context.Context, db sqlx.QueryerContext, taskID uuid.UUID) (map[int64][]Correction, error) {
 	const read = `
 		SELECT ` + correctionColumns + `

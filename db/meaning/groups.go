@@ -38,7 +38,7 @@ type Numbers struct {
 	Distinct int
 	// Entropy is the entropy of the groups' sizes, in nats; nil without an answer.
 	Entropy *float64
-	// Unsure are the run_index of the answers whose group is not certain.
+	// Unsure lists the run_index of each answer whose group is not certain.
 	Unsure []int
 }
 

@@ -61,7 +61,7 @@ func Import(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, said map[string]
 	return nil
 }
 
-// Bys lists all of them.
+// Bys lists all values of By.
 var Bys = []By{Equal, Model, Person}
 
 // Grouping holds a model's decision on which answers to a question say the same thing.

@@ -53,10 +53,10 @@ type Ranking struct {
 	// Leader is the variant with the best mean.
 	Leader int
 	// Worse are the variants that the leader beats beyond chance: the p-value of their paired difference, adjusted for
-	// all pairs of variants and all numbers of the report, is at most Significance (metrics.md, family a). Each are
-	// the variants that it beats by the same amount on every question, so that there is no interval. Alike are those
-	// whose difference may be due to chance; Tied are the ones among Alike whose mean equals the leader's. Unknown are
-	// those that share no question with the leader on which the number is known.
+	// all pairs of variants and all numbers of the report, is at most Significance (metrics.md, family a).
+	// Each are those that it beats by the same amount on every question, so that there is no interval.
+	// Alike are those whose difference from it may be due to chance; Tied are those of them with the leader's mean.
+	// Unknown are those that share no question with the leader on which the number is known.
 	Worse, Each, Alike, Tied, Unknown []int
 	// Slight are the variants that the leader beats by too little to matter (Matters): they are not called worse.
 	Slight []int
@@ -177,8 +177,8 @@ func (r round) turned(number float64) float64 {
 	return number
 }
 
-// beats compares a variant with another. It returns how much better it is, nil if unknown; whether this is beyond
-// chance; and whether the difference is the same on each of several questions.
+// beats compares the variant one with the variant other. It returns by how much one is better, nil if unknown;
+// whether that is beyond chance; and whether the difference is the same on each of several questions.
 func (r round) beats(one, other int) (by *float64, isShown, isConstant bool) {
 	place := placeOfPair(one, other)
 	change := r.changes[place]

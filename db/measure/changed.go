@@ -124,7 +124,7 @@ func (p Pair) lostStability() bool {
 	if p.A.FactsDiffer == nil || p.B.FactsDiffer == nil {
 		return false
 	}
-	// Answers that agree as often as before are no less stable: fewer runs of the first task had an answer.
+	// Equal agreement is not a loss: the levels then differ only because fewer runs of the first task had an answer.
 	isLess := p.A.Agreement == nil || p.B.Agreement == nil || *p.B.Agreement < *p.A.Agreement
 	return p.Transition == StableUnstable && isLess ||
 		*p.A.FactsDiffer != facts.Conflict && *p.B.FactsDiffer == facts.Conflict

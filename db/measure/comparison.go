@@ -146,8 +146,8 @@ func (c *Comparison) sum() {
 	c.Score = c.Change(func(q ComparedQuestion) *float64 { return q.Score })
 }
 
-// Only returns the comparison of some questions: the pairs whose question in the second task ofB selects, the
-// questions of OnlyA that ofA selects, and those of OnlyB that ofB selects.
+// Only restricts a comparison to some questions: to the pairs whose question in the second task is selected by ofB,
+// to the questions of OnlyA that are selected by ofA, and to those of OnlyB that are selected by ofB.
 func (c Comparison) Only(ofA, ofB func(ComparedQuestion) bool) Comparison {
 	kept := func(questions []ComparedQuestion, isKept func(ComparedQuestion) bool) []ComparedQuestion {
 		return slices.DeleteFunc(slices.Clone(questions), func(q ComparedQuestion) bool { return !isKept(q) })

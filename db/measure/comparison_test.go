@@ -243,7 +243,7 @@ func TestHowFarALeaderIsAhead(t *testing.T) {
 	require.Nil(t, LeadOf(variants, by, Ranking{Leader: 0, Seldom: []int{1, 2}}), "the others answer seldom")
 }
 
-// A difference below what matters makes nothing better, however certain it is.
+// A difference that is too small to matter does not make a variant better, however certain the difference is.
 func TestADifferenceThatDoesNotMatterMakesNothingBetter(t *testing.T) {
 	t.Parallel()
 	latency := By{Of: func(q ComparedQuestion) *float64 { return q.LatencyMS }, IsLessBetter: true, Limit: OfAmounts}

@@ -39,9 +39,9 @@ type Difference struct {
 // DifferenceTime is the maximum time for finding one difference.
 const DifferenceTime = 300 * time.Millisecond
 
-// CompareTexts finds the difference from a to b: word by word in scripts that separate words, character by
-// character in others (the tokens of UAX #29). If that takes longer than within or DifferenceTime, the difference
-// is coarse.
+// CompareTexts finds the difference from a to b: word by word in scripts that separate words, character by character
+// in others (the tokens of UAX #29). If it takes longer than the limit, which is the shorter of within and
+// DifferenceTime, the difference is coarse.
 func CompareTexts(a, b string, within time.Duration) Difference {
 	return cutText(a).compare(cutText(b), within)
 }

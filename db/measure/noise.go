@@ -218,8 +218,8 @@ func (s scores) each(yield func(*cell)) {
 	}
 }
 
-// perMean returns the means over the cells of 1 / runs and of 1 / votes of all runs: the parts of the variances from
-// runs and votes that remain in a question's mean score.
+// perMean returns the fractions of the variances from runs and from votes that remain in a question's mean score: the
+// means, over the cells, of 1 / runs and of 1 / (votes on all runs).
 func (s scores) perMean() (runs, votes float64) {
 	cells := 0.0
 	s.each(func(of *cell) {

@@ -4,8 +4,9 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Wilson returns Wilson's interval of the mean of zeros and ones. Those in clusters count for as many independent ones
-// as have the same standard error; nil if there are several numbers and one cluster.
+// Wilson returns Wilson's interval of the mean of zeros and ones. Numbers in clusters count as the number of
+// independent ones that would have the same standard error. The result is nil if there are several numbers but only
+// one cluster.
 func (s Sample) Wilson() Interval {
 	n := len(s.numbers)
 	se, clusters := s.spread()
@@ -22,8 +23,8 @@ func (s Sample) Wilson() Interval {
 }
 
 // SignTest returns the two-sided probability that zeros and ones of equal chance are distributed at least as unevenly
-// over the clusters as these. A cluster counts for what most of its numbers are; one with as many zeros as ones does
-// not count.
+// over the clusters as these. Each cluster counts once, as the value that most of its numbers have; a cluster with as
+// many zeros as ones does not count.
 func (s Sample) SignTest() float64 {
 	places, count := s.grouped()
 	balances := make([]float64, count)

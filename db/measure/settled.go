@@ -8,9 +8,10 @@ const DefaultConfidence = 0.95
 // mostVotes is the maximum number of runs of a question.
 const mostVotes = 20
 
-// IsSettled reports whether more runs of a question are unlikely to change its most common answer: first and second are
-// the numbers of runs that gave its two most common answers. It is settled if I₀.₅(first + 1, second + 1) ≤ 1 −
-// confidence, the chance that the leader is not the most common answer (Adaptive-Consistency, arXiv:2305.11860).
+// IsSettled reports whether more runs of a question are unlikely to change its most common answer: first and second
+// are the numbers of runs that gave its two most common answers. The question is settled if I₀.₅(first + 1, second +
+// 1), the chance that the leader is not the most common answer, is at most 1 − confidence (Adaptive-Consistency,
+// arXiv:2305.11860).
 func IsSettled(first, second int, confidence float64) bool {
 	const noise = 1e-12 // absorbs the rounding error of 1 − confidence, which has no exact binary representation
 	return chanceToTrail(max(first, second), min(first, second)) <= 1-confidence+noise

@@ -44,7 +44,8 @@ CREATE TABLE evaluation_items (
     UNIQUE (task_id, question_id)
 );
 
--- One start of a task. Everything that a claim must know is in this row, so that a claim locks and reads only one.
+-- One start of a task. This row contains everything that claiming a unit requires, so that a claim reads and locks
+-- only one row.
 CREATE TABLE launches (
     id            uuid PRIMARY KEY,
     task_id       uuid NOT NULL REFERENCES evaluation_tasks ON DELETE CASCADE,

@@ -34,8 +34,8 @@ UPDATE units u SET outcome = r.status FROM evaluation_runs r WHERE r.unit_id = u
 DROP INDEX units_queued, units_running;
 CREATE INDEX units_open ON units (launch_id, state, id) WHERE state IN ('QUEUED', 'RUNNING');
 
--- Units and runs are removed by launch when their task is deleted. Foreign keys would look each of them up, and
--- make every insert lock the launch or the task.
+-- Units and runs are removed by launch when their task is deleted. Foreign keys would require a look-up for each row,
+-- and make every insert lock the launch or the task.
 ALTER TABLE units DROP CONSTRAINT units_launch_id_fkey;
 ALTER TABLE evaluation_runs DROP CONSTRAINT evaluation_runs_task_id_fkey;
 DROP INDEX evaluation_runs_of_launch;

@@ -10,10 +10,10 @@ CREATE TABLE question_statistics (
     similarity    float8,
     answers       int NOT NULL,
     letters       text NOT NULL,
-    -- The differences from the most common answer to each of the others, from B on, separated by blanks.
+    -- The differences from the most common answer to each of the others, from B on, separated by spaces.
     differences   text NOT NULL
 );
--- Tasks that ended under earlier versions have none yet.
+-- Tasks that ended under earlier versions have no statistics yet.
 ALTER TABLE evaluation_tasks ADD COLUMN is_assessed boolean NOT NULL DEFAULT false;
 CREATE INDEX tasks_to_assess ON evaluation_tasks (id) WHERE NOT is_assessed AND status IN ('SUCCEEDED', 'STOPPED', 'FAILED');
 

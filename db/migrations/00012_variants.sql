@@ -77,7 +77,7 @@ ALTER TABLE question_statistics
     ADD PRIMARY KEY (item_id, variant);
 
 -- +goose Down
-DELETE FROM evaluation_tasks WHERE total_variants > 1; -- earlier versions know only one variant
+DELETE FROM evaluation_tasks WHERE total_variants > 1; -- earlier versions support only one variant
 DELETE FROM question_statistics WHERE variant > 1;
 ALTER TABLE question_statistics DROP CONSTRAINT question_statistics_pkey, DROP COLUMN variant, ADD PRIMARY KEY (item_id);
 DROP INDEX evaluation_runs_current;

@@ -25,7 +25,7 @@ ALTER TABLE evaluation_runs
     ADD UNIQUE (unit_id, item_id);
 
 -- +goose Down
-DELETE FROM evaluation_tasks WHERE total_conversations > 0; -- earlier versions know only single questions
+DELETE FROM evaluation_tasks WHERE total_conversations > 0; -- earlier versions support only single questions
 ALTER TABLE evaluation_runs
     DROP COLUMN conversation_id,
     DROP CONSTRAINT evaluation_runs_unit_id_item_id_key,

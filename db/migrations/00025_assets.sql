@@ -1,6 +1,6 @@
 -- +goose Up
 -- A file that an agent produced during a call, or a preview of one. A row is written with the call's events, and
--- again with its result under the same id, so that none is lost.
+-- again with its result under the same id, so that no file is lost.
 CREATE TABLE assets (
     id           uuid PRIMARY KEY,
     task_id      uuid NOT NULL REFERENCES evaluation_tasks ON DELETE CASCADE,

@@ -3,8 +3,8 @@
 -- could remove entries at either end and correct the numbers. NULL until the first start seals the chain.
 ALTER TABLE audit_chain ADD COLUMN seal bytea;
 
--- Actions that are about to be performed and have no entry yet. A row outlives the process that wrote it: if that
--- falls silent, an entry with an unknown outcome is added.
+-- Actions that are about to be performed and have no entry yet. A row outlives the process that wrote it: if the
+-- process stops reporting, an entry with an unknown outcome is added.
 CREATE TABLE audit_intents (
     id       uuid PRIMARY KEY,
     entry    text NOT NULL,                          -- the known part of the entry, as JSON

@@ -5,7 +5,7 @@ ALTER TABLE users
 CREATE UNIQUE INDEX users_skeleton ON users (skeleton);
 
 ALTER TABLE tokens
-    ADD COLUMN reach text NOT NULL DEFAULT 'project' -- where the role holds: in the project alone, also over accounts (older administrators' tokens), or over everything
+    ADD COLUMN reach text NOT NULL DEFAULT 'project' -- where the role applies: only in the project, also to accounts (older administrators' tokens), or to everything
         CHECK (reach IN ('project', 'accounts', 'installation'));
 UPDATE tokens SET reach = 'accounts' WHERE role = 'admin'; -- as before this migration
 CREATE INDEX tokens_of_user ON tokens (user_id);

@@ -140,8 +140,8 @@ func Align(answers []Answer) *Reading {
 	return r
 }
 
-// pair finds the block of other that corresponds to each block of base; -1 if there is none. If finding the equal
-// blocks takes longer than within, only those at the beginning and the end are found.
+// pair finds the block of other that corresponds to each block of base; -1 if there is none. If the time limit,
+// within, expires before all equal blocks are found, only those at the beginning and the end are used.
 func pair(base, other []Block, within time.Duration) []int {
 	pairs := make([]int, len(base))
 	for n := range pairs {
@@ -461,8 +461,8 @@ func (b *builder) compare(place, answer int, other Block) {
 	unit.addOther(answer, found)
 }
 
-// isSentence reports whether a term is too long to be marked as a whole: in a negated sentence, only the differing
-// words are marked.
+// isSentence reports whether a term, such as a negated sentence, is too long to be marked as a whole: only its
+// differing words are marked.
 func isSentence(term string) bool { return utf8.RuneCountInString(term) > longestTerm }
 
 // longestTerm is the maximum length, in characters, of a term that is marked as a whole.
@@ -494,8 +494,8 @@ func contradicting(base string, mine []Term, other string, theirs map[int]string
 }
 
 // Pieces divide the difference between a block and the most common answer's block; there are none if one of the two
-// answers has no block here. Blocks that have less than half in common are not marked. If the search takes longer
-// than within, the difference is coarse: everything between the common beginning and end.
+// answers has no block here. Blocks that have less than half in common are not marked. If the time limit, within,
+// expires, the difference is coarse: everything between the common beginning and end.
 func (r *Reading) Pieces(unit Unit, other Other, within time.Duration) []Piece {
 	if unit.Text == "" || other.Text == "" {
 		return nil

@@ -264,8 +264,8 @@ func (c cutter) json(answer string) []Block {
 	return cut
 }
 
-// longPath is the maximum length of a path in bytes: the beginning of a longer one is left out, because every value
-// inside repeats it.
+// longPath is the maximum length of a path in bytes. Only the end of a longer path is kept, because every value below
+// it repeats the path.
 const longPath = 1000
 
 // addMembers adds the values inside a value, each with its path, up to mostBlocks.

@@ -76,7 +76,7 @@ func ByWord(pieces []measure.Piece, base, text string) []measure.Piece {
 	return all
 }
 
-// edges finds where words of a text begin and end. It cuts only around the places passed to the method has.
+// edges finds where words of a text begin and end. It cuts only around the places that are passed to its method has.
 type edges struct {
 	text     string
 	from, to int    // the stretch that was cut last

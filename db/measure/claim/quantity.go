@@ -378,8 +378,8 @@ func (d *Document) quantity(i, to, clause int) int {
 	return d.measured(start, n, to, clause)
 }
 
-// oneOf reads an article as the number 1, unless it belongs to a rate: for a week, a gram of, within an hour. 下个工作日
-// is 下一个工作日.
+// oneOf reads an article as the number 1 (for a week, a gram of, within an hour), unless it belongs to a rate. 下个工作日
+// is read as 下一个工作日.
 func (d *Document) oneOf(i, to int) int {
 	if d.Has(i, "下个") && (d.Has(i+2, "工作日") || d.Has(i+2, "自然日") || d.Has(i+2, "交易日")) {
 		return i + 2
@@ -415,8 +415,8 @@ func (d *Document) oneOf(i, to int) int {
 	return i
 }
 
-// maxCode is how many characters a code of digits may have; a longer row of digits is none. Without it, a text of
-// digits alone, which is read number by number, would be walked to its end for each of them.
+// maxCode is the maximum number of characters in a code of digits; a longer row of digits is not a code. Without this
+// limit, a text of digits alone would be scanned to its end again for each number in it.
 const maxCode = 100
 
 // digitsCode reads 400-600-1873, 3.8.2, 192.168.31.1, 2.x, 21H2.

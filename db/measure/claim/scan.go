@@ -99,7 +99,7 @@ type Claim struct {
 
 	amount, inUnit float64 // for a quantity: the number as written, and in its canonical unit
 
-	IsLoose      bool // may be no number at all; for a negation: it only reverses a comparison
+	IsLoose      bool // may not be a number at all; for a negation: it only reverses a comparison
 	isShort      bool // its unit is a single capital letter: 500M
 	isEitherHalf bool // a time that may be before or after noon: 八点
 

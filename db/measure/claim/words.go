@@ -350,8 +350,8 @@ var verdicts = map[string]string{
 // verdictLetters are the letters with which a verdict begins.
 const verdictLetters = "是对正可能会有支否不错没yctrnifw"
 
-// verdict turns clauses that consist only of yes or no into claims, which replace other claims there. It goes through
-// the sentence's claims once, because a sentence may have thousands of such clauses.
+// verdict turns clauses that consist only of yes or no into claims, which replace all other claims of these clauses.
+// It goes through the sentence's claims once, because a sentence may have thousands of such clauses.
 func (d *Document) verdict(n int) {
 	s := d.Sentences[n]
 	from := s.From

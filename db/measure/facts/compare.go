@@ -18,7 +18,7 @@ const (
 	sameOnlyLimit = 0.30 // the same, if each answer has the value once
 	sameOnlyEvent = 0.25 // one value, which each answer has once, before an event and after it
 	sameBare      = 0.10 // one value, without its unit in one answer
-	muchMore      = 0.30 // how much more similar than its match the right counterpart of a matched fact must be
+	muchMore      = 0.30 // how much more similar than a fact's match another counterpart must be to replace it
 	onlyOne       = 0.17 // added to the similarity if each answer has the value once
 	samePredicate = 0.60 // a statement and its negation
 	sameDuty      = 0.75 // a duty and a ban
@@ -485,7 +485,7 @@ type value struct {
 	key   string
 }
 
-// bareValue is the class of those values that are numbers without regard to their unit; no other value has it.
+// bareValue is the class of values that are numbers without their units; no other value has this class.
 const bareValue = claim.ClassPolarity
 
 // conflicts pairs the remaining facts that give different values in one statement.
@@ -549,8 +549,8 @@ func measureOf(f *claim.Claim) measure {
 	return measure{f.Class, ""}
 }
 
-// alone maps each measure of an answer's facts in one of the states to their value, or to an empty text if they have
-// different values; of returns the measure of a fact.
+// alone returns the value of each measure among an answer's facts in the given states, or an empty text for a measure
+// whose facts have different values; of returns the measure of a fact.
 func (c *comparison) alone(k int, of func(*claim.Claim) measure, states ...state) map[measure]string {
 	values := map[measure]string{}
 	s := c.sideOf(k)
@@ -575,8 +575,8 @@ func finelyOf(f *claim.Claim) measure {
 	return measure{f.Class, unit}
 }
 
-// isAlike reports whether about half of the sentences or more are equal in both answers, so that the answers differ in
-// some places but are not paraphrases, or whether both answers are short.
+// isAlike reports whether both answers are short, or about half of their sentences or more are equal, so that they
+// differ in some places but are not paraphrases.
 func (c *comparison) isAlike() bool {
 	if c.a.part != nil {
 		return false
@@ -648,7 +648,7 @@ func (c *comparison) least(p pair) float32 {
 	x, y := &c.a.Claims[p.i], &c.b.Claims[p.j]
 	isRepeated := c.states[0][p.i] == repeated || c.states[1][p.j] == repeated
 	switch {
-	case x.Class >= claim.ClassSet && c.companions(p.i, p.j) > 0: // the same section, amount or date is beside both
+	case x.Class >= claim.ClassSet && c.companions(p.i, p.j) > 0: // the same section, amount or date is next to both
 		return sameStatement
 	case x.Class >= claim.ClassSet && isRepeated:
 		return clearly

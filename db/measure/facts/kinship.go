@@ -33,7 +33,7 @@ func (c *comparison) companions(i, j int) float32 {
 	return count
 }
 
-// lineOf returns the line that contains a claim; cells of a row are on one line, which their row's label stands for.
+// lineOf returns the line that contains a claim. All cells of a row are on one line, represented by the row's label.
 func (s *side) lineOf(f *claim.Claim) passage.Span {
 	x := s.Sentences[f.Sentence]
 	if x.Row.From < x.Row.To {

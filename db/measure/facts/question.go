@@ -151,14 +151,14 @@ type compared struct {
 	links            []link
 	left             *int // how many more claims may be examined, for all answers
 
-	// Filled when they are needed: the facts of the standard answer that the answer also states and the answer's
-	// claims, both by their first byte, and how often the answer states a value.
+	// index fills these maps. kept marks the facts of the standard answer that the answer also states, and claims
+	// contains the indexes of the answer's claims; both are keyed by the first byte. counts is filled by count.
 	kept   map[int]bool
 	claims map[int]int
 	counts map[*claim.Claim]int
 }
 
-// index fills the maps.
+// index fills kept and claims, and creates counts, when they are first needed.
 func (o *compared) index() {
 	if o.kept != nil || o.answer == nil {
 		return
@@ -177,8 +177,9 @@ func (o *compared) index() {
 	}
 }
 
-// explains reports whether this answer has both the standard answer's value and the one that another answer is said
-// to have instead, as often as the other answer has it: then the other one only leaves the standard answer's out.
+// explains reports whether this answer shows that another answer does not contradict the standard answer, but only
+// leaves its value out: this answer has the standard answer's value and also, as often as the other answer, the value
+// that the other answer seems to have instead.
 func (o *compared) explains(d Difference, other *compared) bool {
 	o.index()
 	other.index()

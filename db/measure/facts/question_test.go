@@ -118,8 +118,8 @@ func TestExpectedFacts(t *testing.T) {
 	}
 }
 
-// An answer that leaves out the standard answer's value does not replace it by a value that the other answers have as
-// well; one that has this value once more does.
+// An answer that leaves out the standard answer's value does not contradict it by a value that the other answers have
+// as well, unless the answer has that value once more than they do.
 func TestExpectedFactsAreReadBesideTheOtherAnswers(t *testing.T) {
 	t.Parallel()
 	standard := "到期时成长值未达标的，降一级；黑金卡享有 3 个月的保级期。"

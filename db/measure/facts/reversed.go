@@ -174,7 +174,8 @@ func (d *answer) hasOne(x passage.Span, words []string) bool {
 	return false
 }
 
-// countNegations counts the negations in each clause of a list, in one pass: a text of negations alone is long.
+// countNegations counts the negations in each clause of a list. It makes a single pass, because a long text may
+// consist only of negations.
 func (d *answer) countNegations(list []clause) {
 	n := 0
 	for k := range d.Claims {
