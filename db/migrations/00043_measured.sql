@@ -11,7 +11,7 @@ ALTER TABLE agents
     ADD COLUMN measured_ms integer,
     ADD COLUMN measured_input_tokens integer,
     ADD COLUMN measured_output_tokens integer;
--- Whether the launch took place on another installation: it called nobody from here and cost nothing here.
+-- Whether the launch took place on another installation, so that it made no calls and cost nothing here.
 ALTER TABLE launches ADD COLUMN is_imported boolean NOT NULL DEFAULT false;
 
 -- +goose Down

@@ -6,7 +6,7 @@ ALTER TABLE question_statistics
     ADD CONSTRAINT question_statistics_level_check
         CHECK (level IN ('identical', 'format_only', 'facts', 'wording', 'different', 'empty', 'unknown')),
     ADD COLUMN facts_differ text CHECK (facts_differ IN ('conflict', 'omission', 'none')), -- NULL means fewer than two answers
-    ADD COLUMN facts jsonb,                                                               -- NULL means that they differ on none
+    ADD COLUMN facts jsonb,                                                               -- NULL means that there are none
     ADD COLUMN revision smallint NOT NULL DEFAULT 0;
 UPDATE evaluation_tasks SET is_assessed = false WHERE is_assessed AND status IN ('SUCCEEDED', 'STOPPED', 'FAILED');
 

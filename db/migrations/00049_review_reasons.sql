@@ -1,6 +1,6 @@
 -- +goose Up
--- The reasons of reviewers' verdicts, and the reasons that a project offers besides the common ones. Verdicts with
--- the same batch were given together, and can be withdrawn together.
+-- The reasons of reviewers' verdicts, and the reasons that a project offers in addition to the common ones. Verdicts
+-- with the same batch were given together, and can be withdrawn together.
 ALTER TABLE reviews
     ADD COLUMN reasons text[] NOT NULL DEFAULT '{}' CHECK (cardinality(reasons) <= 10),
     ADD COLUMN batch uuid; -- NULL means given one by one

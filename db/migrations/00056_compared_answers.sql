@@ -1,6 +1,7 @@
 -- +goose Up
--- How the most common answers to a question differ between two variants, of one task or of two; written when somebody compares them.
--- It holds as long as these runs are still the ones that gave the answers, and the rules have this revision.
+-- How the most common answers to a question differ between two variants, of one task or of two; written when somebody
+-- compares them. A row is valid as long as the answers still come from the same runs and the rules still have its
+-- revision.
 CREATE TABLE compared_answers (
     a_item_id    bigint NOT NULL REFERENCES evaluation_items (id) ON DELETE CASCADE,
     a_variant    int NOT NULL,
@@ -12,11 +13,11 @@ CREATE TABLE compared_answers (
     level        text NOT NULL,
     similarity   float8,
     facts_differ text NOT NULL,
-    facts        jsonb, -- NULL: they differ in none
+    facts        jsonb, -- NULL means that they differ on no fact
     PRIMARY KEY (a_item_id, a_variant, b_item_id, b_variant)
 );
 CREATE INDEX compared_answers_of_b ON compared_answers (b_item_id);
--- Verdicts that were taken over from an earlier task: by whom, and from which.
+-- Verdicts that were carried over from an earlier task: the person who carried them over, and that task.
 ALTER TABLE reviews
     ADD COLUMN carried_by text,
     ADD COLUMN carried_from uuid,

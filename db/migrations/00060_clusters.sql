@@ -1,5 +1,6 @@
 -- +goose Up
--- The column of the questions by which intervals group those that are not independent; NULL: conversations only.
+-- The dataset's column whose equal values mark questions that are not independent of each other, for the intervals;
+-- NULL means that only the turns of a conversation are not independent.
 ALTER TABLE evaluation_tasks ADD COLUMN cluster_by text;
 
 -- +goose Down

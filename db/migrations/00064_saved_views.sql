@@ -1,5 +1,5 @@
 -- +goose Up
--- Filters and orders that a project keeps under a name, as the query of the page's address.
+-- Filters and sort orders that a project saved under a name, as the query of the page's address.
 CREATE TABLE saved_views (
     id uuid PRIMARY KEY,
     project_id uuid NOT NULL REFERENCES projects (id) ON DELETE CASCADE,

@@ -9,7 +9,8 @@ CREATE TABLE planned_runs (
     runs    smallint NOT NULL CHECK (runs BETWEEN 2 AND 20),
     PRIMARY KEY (item_id, variant)
 );
--- Whether the budget had no room for a round that was due: the launch ends when a round is planned, or its ceiling reached.
+-- Whether a round is due that the budget has not allowed yet: the launch stays open until the round is planned, or
+-- until the launch's ceiling is reached.
 ALTER TABLE launches ADD COLUMN awaits_budget boolean NOT NULL DEFAULT false;
 
 -- +goose Down

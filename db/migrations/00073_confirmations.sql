@@ -1,6 +1,7 @@
 -- +goose Up
--- Questions of a comparison that were asked again to confirm a change: the runs on either side that alone decide whether it held. A side
--- that was not asked again has its first runs. Another confirmation of the question takes the place of the first.
+-- Questions of a comparison that were asked again to confirm a change: the range of runs on each side that alone
+-- decides whether the change held. For a side that was not asked again, the range is its first runs. A later
+-- confirmation of the same question replaces the row.
 CREATE TABLE confirmations (
     a_item_id  bigint NOT NULL REFERENCES evaluation_items ON DELETE CASCADE,
     a_variant  smallint NOT NULL,

@@ -3,13 +3,14 @@ ALTER TABLE evaluation_tasks ADD COLUMN meaning_target smallint; -- the target, 
 ALTER TABLE launches
     DROP CONSTRAINT launches_kind_check,
     ADD CONSTRAINT launches_kind_check CHECK (kind IN ('SUBMIT', 'RETRY_FAILED', 'RESUME', 'EXTEND', 'EVALUATE', 'MEANING'));
--- What a model said about which answers to a question, of all variants, say the same; the unit that asked it has the evaluator -1.
+-- A model's decision on which answers to a question, over all variants, say the same thing; the unit that called the
+-- model has the evaluator -1.
 CREATE TABLE meanings (
     id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     item_id       bigint NOT NULL REFERENCES evaluation_items ON DELETE CASCADE,
-    unit_id       bigint UNIQUE,          -- NULL for an imported one
+    unit_id       bigint UNIQUE,          -- NULL for an imported decision
     target        smallint NOT NULL,
-    is_current    boolean NOT NULL DEFAULT true, -- false after a later one
+    is_current    boolean NOT NULL DEFAULT true, -- false once a later decision exists
     keys          bytea[] NOT NULL,       -- the answers' keys; each has a group and may be unsure
     groups        smallint[] NOT NULL,    -- from 0
     unsure        boolean[] NOT NULL,
@@ -30,11 +31,11 @@ CREATE TABLE meanings (
 );
 CREATE INDEX meanings_of_item ON meanings (item_id);
 CREATE UNIQUE INDEX meanings_current ON meanings (item_id) WHERE is_current;
--- NULL in meaning_by: it is not known which answers say the same.
+-- meaning_by is NULL if it is not known which answers say the same thing.
 ALTER TABLE question_statistics
-    ADD COLUMN contents smallint,          -- the answers of all variants that differ in more than format; NULL if nobody groups them
+    ADD COLUMN contents smallint,          -- the answers of all variants that differ in more than format; NULL if answers are not grouped
     ADD COLUMN meaning_by text CHECK (meaning_by IN ('equal', 'model', 'person')),
-    ADD COLUMN meaning_letters text,       -- as letters, but answers that say the same have one letter
+    ADD COLUMN meaning_letters text,       -- like letters, but answers that say the same thing share a letter
     ADD COLUMN meaning_agreement float8,
     ADD COLUMN meaning_groups smallint,
     ADD COLUMN meaning_entropy float8,
@@ -43,7 +44,7 @@ ALTER TABLE question_statistics
     ADD COLUMN meaning_default boolean NOT NULL DEFAULT false; -- whether the model that was asked gave no usable grouping
 
 -- +goose Down
-DELETE FROM evaluation_tasks WHERE meaning_target IS NOT NULL; -- earlier versions group no answers
+DELETE FROM evaluation_tasks WHERE meaning_target IS NOT NULL; -- earlier versions do not group answers
 ALTER TABLE question_statistics
     DROP COLUMN contents, DROP COLUMN meaning_by, DROP COLUMN meaning_letters, DROP COLUMN meaning_agreement, DROP COLUMN meaning_groups,
     DROP COLUMN meaning_entropy, DROP COLUMN meaning_unsure, DROP COLUMN meaning_notes, DROP COLUMN meaning_default;

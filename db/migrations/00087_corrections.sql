@@ -1,5 +1,6 @@
 -- +goose Up
--- What a person said about which answers of a variant to a question say the same. It stands before what models say (meanings).
+-- A person's decision on which answers of a variant to a question say the same thing. It takes precedence over the
+-- decisions of models (meanings).
 CREATE TABLE corrections (
     id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     item_id    bigint NOT NULL REFERENCES evaluation_items ON DELETE CASCADE,

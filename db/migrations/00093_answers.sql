@@ -2,7 +2,8 @@
 -- The format of the file from which the answers came; NULL means that the task asked agents.
 ALTER TABLE evaluation_tasks ADD COLUMN answers_from text
     CHECK (answers_from IN ('csv', 'xlsx', 'jsonl', 'promptfoo', 'inspect', 'openai-evals'));
--- A file may have fewer answers to a question than to others: then it has fewer runs than runs_per_item, perhaps none.
+-- A file may contain fewer answers to one question than to others: then that question has fewer runs than
+-- runs_per_item, perhaps none.
 ALTER TABLE planned_runs
     DROP CONSTRAINT planned_runs_runs_check,
     ADD CONSTRAINT planned_runs_runs_check CHECK (runs BETWEEN 0 AND 20);

@@ -1,6 +1,6 @@
 -- +goose Up
--- Revision 10 of measure.Assess neither divides a number in the words around a fact (800,000 became 000) nor begins
--- them after a negation, and finds more standard answers contradicted: tasks that have ended are assessed again in the
+-- Revision 10 of measure.Assess no longer begins the words around a fact inside a number (800,000 became 000) or
+-- after a negation, and finds more standard answers contradicted: tasks that have ended are assessed again in the
 -- background.
 UPDATE evaluation_tasks SET is_assessed = false WHERE is_assessed AND status IN ('SUCCEEDED', 'STOPPED', 'FAILED');
 

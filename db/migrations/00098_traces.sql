@@ -1,6 +1,6 @@
 -- +goose Up
--- The W3C trace id with which a run's agent was called, in hexadecimal, and the agent's own id for the last call. NULL
--- means a run without a call, or one of an earlier version; for the second, that the agent named none.
+-- The W3C trace id with which a run's agent was called, in hexadecimal, and the agent's own id for the last call.
+-- Both are NULL for a run without a call or of an earlier version; the second is also NULL if the agent named none.
 ALTER TABLE evaluation_runs
     ADD COLUMN trace_id text,
     ADD COLUMN agent_trace_id text;

@@ -1,7 +1,7 @@
 -- +goose Up
 -- When 'wending backup' last finished, for the page of storage and the metrics.
 ALTER TABLE installation ADD COLUMN last_backup_at timestamptz;
--- Metrics count the messages that were given up lately.
+-- For the metrics, which count the messages that were given up recently.
 CREATE INDEX deliveries_given_up ON deliveries (ended_at) WHERE state = 'FAILED';
 
 -- +goose Down

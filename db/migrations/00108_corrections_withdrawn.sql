@@ -1,5 +1,5 @@
 -- +goose Up
--- Who withdrew a person's grouping; NULL while it stands. Its version stays that of the latest one.
+-- Who withdrew a person's grouping; NULL means that it was not withdrawn. A withdrawn grouping keeps its version.
 ALTER TABLE corrections ADD COLUMN withdrawn_by text;
 
 -- +goose Down

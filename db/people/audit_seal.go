@@ -167,9 +167,9 @@ func (e *MissingEntryError) Error() string {
 // VerifiedAudit is the result of reading all entries.
 type VerifiedAudit struct {
 	Entries int
-	// Seals are the entries that sealed an unsealed chain: on the first start after an upgrade, or with
-	// 'wending audit seal' after the seal was broken. The seal proves nothing about entries before the last of
-	// them, which its author accepted.
+	// Seals are the entries that sealed an unsealed chain: on the first start after an upgrade, or with 'wending audit
+	// seal' after the seal was broken. The seal proves nothing about entries before the last of these, which were
+	// accepted as they were.
 	Seals []AuditEntry
 	// RemovedTo is the number of the last entry that was removed because of its age; 0 means that none has
 	// been. KnownEnd entries before it can no longer be compared.

@@ -56,9 +56,8 @@ const cutTail = `
 	DELETE FROM audit_entries WHERE seq > 7;
 	UPDATE audit_chain SET last_seq = 7, last_hash = (SELECT hash FROM audit_entries WHERE seq = 7);`
 
-// The owner of the tables can make the chain consistent again after removing entries, but cannot seal it, whether the
-// end or the beginning was removed, and removing the seal does not help. Entries added afterwards do not seal it
-// either.
+// The owner of the tables can make the chain consistent again after removing entries at its end or its beginning, but
+// cannot seal it; removing the seal does not help. Entries added afterwards do not seal it either.
 func TestTheSealShowsWhatWasRemoved(t *testing.T) {
 	t.Parallel()
 	for name, statements := range map[string]string{

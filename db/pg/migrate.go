@@ -18,8 +18,8 @@ type Step struct {
 	Up      func(ctx context.Context, tx *sql.Tx) error
 }
 
-// NewerSchemaError means that a newer version of the program has migrated the database: this one does not know its
-// tables, and must not write to them.
+// NewerSchemaError means that a newer version of the program has migrated the database: this version does not know
+// the new tables, and must not write to the database.
 type NewerSchemaError struct{ Found, Known int64 }
 
 func (e *NewerSchemaError) Error() string {

@@ -104,8 +104,9 @@ type ColumnValue struct {
 	Items int
 }
 
-// Columns returns the columns by which a task's questions can be grouped: those with short values, of which there are
-// at most SliceMost, and at most ten or, if that is more, half as many as questions.
+// Columns returns the columns by which a task's questions can be grouped. The values of such a column are short, and
+// there are at most SliceMost distinct ones; nor may there be more than ten or half as many as questions, whichever
+// is greater.
 func (r Report) Columns(ctx context.Context, task db.Task) (columns []Column, err error) {
 	const count = `
 		SELECT place, value, items
@@ -144,7 +145,7 @@ func (r Report) Columns(ctx context.Context, task db.Task) (columns []Column, er
 type Slices struct {
 	// Values are ordered by frequency; a nil at the end represents all remaining values.
 	Values []*string
-	// Items are the numbers of questions that have each of the values.
+	// Items holds the number of questions that have each of the values, in the same order.
 	Items []int
 	// of maps each item to the index of its value in Values.
 	of map[int64]int

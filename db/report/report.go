@@ -95,16 +95,16 @@ func (s Summary) IsUnstable() bool { return s.Answers > 1 }
 // Contradiction is what a question's answers contradict.
 type Contradiction string
 
-// OfFacts means that the answers have the level of facts: they contradict each other and are otherwise alike.
-// OfAnswers means that they contradict each other, but have another level, because they differ in more than that or
-// only later runs contradict. OfStandard means that they contradict the standard answer only.
+// OfFacts means that the answers have the level Facts: they contradict each other and are otherwise alike. OfAnswers
+// means that they contradict each other but have another level, because they also differ in other ways, or only runs
+// beyond runs_per_item contradict each other. OfStandard means that they contradict only the standard answer.
 const (
 	OfFacts                  = Contradiction(measure.Facts)
 	OfAnswers  Contradiction = "answers"
 	OfStandard Contradiction = "standard"
 )
 
-// Contradictions lists what answers can contradict, in the order in which a report lists it.
+// Contradictions lists all values, in the order of reports.
 var Contradictions = []Contradiction{OfFacts, OfAnswers, OfStandard}
 
 // Contradicts returns what the item's answers contradict; empty if nothing.

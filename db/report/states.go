@@ -25,8 +25,8 @@ var ItemStates = []ItemState{ItemWaiting, ItemRunning, ItemDone, ItemFailed}
 
 // itemStates begins a statement by defining "item": every question of the task $1 with its state, from the first
 // second of its first launch on. It reads mainly narrow tables; it reads runs only for questions that may have failed
-// and, until they are assessed, for questions that no launch is asking. A turn is open while its conversation has not
-// reached it, because a unit begins with the turn of its own question.
+// and, until they are assessed, for questions that no launch is asking. A unit names only the first turn that it
+// asks; the later turns of its conversation are open until the unit reaches them.
 const itemStates = `
 	WITH asked AS ( -- the units of the active launch, by the question they begin with and how far they have got
 		SELECT u.item_id, u.turns_done, count(*) FILTER (WHERE u.state <> 'DONE') AS open,

@@ -31,7 +31,7 @@ const (
 // noVariance is the variance below which numbers count as equal.
 const noVariance = 1e-12
 
-// normal975 is the 97.5 % quantile of the standard normal distribution: 95 % of it are between −normal975 and
+// normal975 is the 97.5 % quantile of the standard normal distribution: 95 % of its values are between −normal975 and
 // normal975.
 var normal975 = distuv.UnitNormal.Quantile(0.975)
 

@@ -64,8 +64,9 @@ func regrouped(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, itemID int64)
 	return db.RestateStability(ctx, tx, taskID)
 }
 
-// Ungroup withdraws a version of people's grouping of a variant's answers, so that the model's counts again. It returns
-// a GroupingConflictError unless that version is the latest one and stands. The next grouping follows that version.
+// Ungroup withdraws a version of people's grouping of a variant's answers, so that the model's counts again. It
+// returns a GroupingConflictError if that version is not the latest one, or was withdrawn before. The next grouping
+// gets the version after it.
 func (r Reviews) Ungroup(ctx context.Context, taskID uuid.UUID, itemID int64, variant, version int,
 	reviewer string) error {
 	const withdraw = `

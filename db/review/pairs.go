@@ -27,8 +27,8 @@ const (
 // Preferences lists all preferences.
 var Preferences = []Preference{PrefersA, PrefersB, Same}
 
-// AsShown returns the preference in terms of the order in which the answers are shown, A being the first one; and, in
-// turn, the preference between the variants that such a choice expresses.
+// AsShown converts a preference between the variants into one between the answers in the order in which they are
+// shown, where A is the first one. It also converts in the opposite direction.
 func (p Preference) AsShown(isSwapped bool) Preference {
 	switch {
 	case isSwapped && p == PrefersA:
@@ -142,8 +142,9 @@ func (p Pairs) IsFinishedBy(reviewer string) bool {
 	return len(all) > 0 && all.JudgedBy(reviewer) == len(all)
 }
 
-// IsRevealedTo reports whether a reviewer may see which variant is preferred: reviewers who have begun may when they
-// have compared all pairs, others when each pair has a verdict, so that nobody compares with an expectation.
+// IsRevealedTo reports whether a reviewer may see which variant is preferred. Reviewers who have begun may see it
+// when they have compared all pairs, others when each pair has a verdict: nobody should compare answers with an
+// expectation.
 func (p Pairs) IsRevealedTo(reviewer string) bool {
 	all := p.ToJudge()
 	if judged := all.JudgedBy(reviewer); judged > 0 {
@@ -189,8 +190,8 @@ func (p Pairs) Preferred() (of Preferred) {
 	return of
 }
 
-// Preferring returns the pairs with verdicts of which most prefer the first variant (direction 1), the second (-1), or
-// neither (0).
+// Preferring returns the pairs with verdicts whose verdicts mostly prefer the first variant (direction 1), mostly
+// prefer the second (-1), or prefer both equally often (0).
 func (p Pairs) Preferring(direction int) (some Pairs) {
 	for _, one := range p {
 		if len(one.Verdicts) > 0 && cmp.Compare(one.balance(), 0) == direction {

@@ -11,7 +11,7 @@ import (
 )
 
 // The answers of a pair and their order are drawn once; verdicts are kept in versions, per reviewer, and no longer
-// count when an answer is replaced. Who has begun sees the result only at the end.
+// count when an answer is replaced. A reviewer who has begun sees the result only at the end.
 func TestPairsAreComparedBlind(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

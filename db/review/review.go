@@ -132,7 +132,8 @@ func (r Reviews) Put(ctx context.Context, taskID uuid.UUID, place Place, said Op
 // reasons returns an opinion's reasons as they are stored: an empty list if there are none.
 func (o Opinion) reasons() pq.StringArray { return append(pq.StringArray{}, o.Reasons...) }
 
-// Withdraw withdraws a review. Its version still counts: the next review must be put with it as the version seen.
+// Withdraw withdraws a review. Its version still counts: the next Put must pass it as the version that its author has
+// seen.
 func (r Reviews) Withdraw(ctx context.Context, taskID uuid.UUID, place Place, version int) error {
 	return r.change(ctx, taskID, place, version, func(tx *sqlx.Tx, item int64, current *stored) error {
 		const insert = `
@@ -218,8 +219,8 @@ func (r Reviews) List(ctx context.Context, taskID uuid.UUID, reviewer string,
 	return reviews, pg.Classify("list the reviews", err)
 }
 
-// Withdrawn returns the reviews of a task that were withdrawn. Their versions still count: the next reviews must be
-// put with them as the versions seen.
+// Withdrawn returns the reviews of a task that were withdrawn. Their versions still count: the next Put must pass the
+// version as the one that its author has seen.
 func (r Reviews) Withdrawn(ctx context.Context, taskID uuid.UUID) (reviews []Review, err error) {
 	err = r.db.SelectContext(ctx, &reviews, listReviews, taskID, "", "", true)
 	return reviews, pg.Classify("list the withdrawn reviews", err)

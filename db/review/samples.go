@@ -61,8 +61,8 @@ const MaxSample = 1000
 // ErrAllSampled means that every question with an answer is in a sample already.
 var ErrAllSampled = errors.New("every question is in a sample")
 
-// verdictsOnRun selects the current verdicts v on a run r that has not been replaced since: the verdict on a question
-// counts for a run only if the task has one run of each question.
+// verdictsOnRun selects the current verdicts v on a run r that has not been replaced since. A verdict on a whole
+// question counts for a run only if the task has one run of each question.
 const verdictsOnRun = `
 	FROM reviews v
 	WHERE v.item_id = r.item_id AND v.variant = r.variant AND v.judged_run_id = r.id AND v.is_current
@@ -246,9 +246,9 @@ func (r Reviews) Judged(ctx context.Context, taskID uuid.UUID) (judged []JudgedR
 	return judged, err
 }
 
-// judgedByAll returns the part of a statement that selects the runs r on which version $3 of a saved evaluator, $2, and
-// people have reached a verdict, in the tasks t of the scope $1; version 0 means all. The evaluator's verdicts are e,
-// and people counts those of people.
+// judgedByAll returns the part of a statement that selects the runs r on which version $3 of a saved evaluator, $2,
+// and people have reached a verdict, in the tasks t of the scope $1; version 0 means all. e holds the evaluator's
+// verdicts, and people the numbers of people's verdicts.
 func judgedByAll() string {
 	return `
 		FROM (
@@ -351,8 +351,8 @@ type JudgedAnswer struct {
 	Person bool `db:"person"`
 }
 
-// JudgedAnswers returns at most most of the answers that a version of a saved evaluator and people have judged. Those
-// of random samples come first; the others are a random choice, which stays the same.
+// JudgedAnswers returns answers that both a version of a saved evaluator and people have judged; most limits their
+// number. Answers of random samples come first; the others are a random choice, which stays the same.
 func (r Reviews) JudgedAnswers(ctx context.Context, scope db.Scope, evaluator uuid.UUID, version,
 	most int) (answers []JudgedAnswer, err error) {
 	read := `

@@ -33,15 +33,16 @@ func StateOf(verdicts []Review, needed int) State {
 	return Todo
 }
 
-// covers reports whether one's own verdict covers the place of another: the same answer, or the question as a whole.
-// In a task with one run of each question, both are the same.
+// covers reports whether the verdict covers the place of another one: the places are the same answer, or the verdict
+// is on the question as a whole. In a task with one run of each question, the answer and the question are the same
+// place.
 func (r Review) covers(task db.Task, other Place) bool {
 	return r.Variant == other.Variant && (r.RunIndex == nil || task.RunsPerItem == 1 ||
 		other.RunIndex != nil && *r.RunIndex == *other.RunIndex)
 }
 
-// Sees reports whether a reviewer may see a verdict of a task: others' may be hidden until the reviewer, whose current
-// verdicts on the question are own, has judged the same.
+// Sees reports whether a reviewer may see a verdict of a task. Other people's verdicts may be hidden until the
+// reviewer has judged the same place; own holds the reviewer's current verdicts on the question.
 func Sees(task db.Task, one Review, reviewer string, own []Review) bool {
 	return !task.HidesReviews || one.Reviewer == reviewer && reviewer != "" ||
 		slices.ContainsFunc(own, func(mine Review) bool { return mine.covers(task, one.Place) })

@@ -145,7 +145,7 @@ func (m Monitor) PlanOfBackups(ctx context.Context) (plan PlanOfBackups, err err
 // backupLock is the key of the advisory lock that elects the process that makes a scheduled backup.
 const backupLock = 0x6261636b7570 // "backup" in ASCII
 
-// backupTakes is how long a process whose machine has vanished keeps others from making a backup. One that takes
+// backupTakes is how long a process whose machine has vanished keeps others from making a backup. A backup that takes
 // longer continues without the lock: two backups at once do no harm.
 const backupTakes = 6 * time.Hour
 

@@ -121,7 +121,7 @@ func TestTheVersionThatMadeTheDatabaseIsFound(t *testing.T) {
 	require.ErrorContains(t, err, "apt-get install postgresql-98")
 }
 
-// The server's log is kept over starts, and a large one moves aside.
+// The server's log is kept across starts, and a large log is moved aside.
 func TestTheLogIsAppendedAndRotated(t *testing.T) {
 	t.Parallel()
 	dir := dbtest.Folder(t)

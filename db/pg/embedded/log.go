@@ -114,7 +114,8 @@ func (l *serverLog) tail(lines int) []string {
 	return all[max(0, len(all)-lines):]
 }
 
-// Messages by which a server explains its end, and those of its level that it sends to clients in any case.
+// The patterns that causeOf looks for in a server's messages: those of fatal errors explain why the server ended,
+// unless they also match forClients, which describes fatal errors of a single client's connection.
 var (
 	diskFull   = regexp.MustCompile(`No space left on device|Disk quota exceeded`)
 	noMemory   = regexp.MustCompile(`Cannot allocate memory|could not map anonymous shared memory`)

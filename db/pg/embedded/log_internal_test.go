@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The cause of a server's end is named from its last messages; those for clients explain nothing.
+// The cause of a server's end is named from its last messages; messages for clients do not explain it.
 func TestTheCauseOfAnEndIsNamed(t *testing.T) {
 	t.Parallel()
 	ended := func(script string) *os.ProcessState {

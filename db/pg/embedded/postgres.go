@@ -95,8 +95,8 @@ func prepareFolder(dir string, credential *syscall.Credential) (string, error) {
 	return dir, err
 }
 
-// URL returns the address for db.Open. As root the program still connects as the cluster's superuser: only the
-// server's account can enter the socket's folder.
+// URL returns the address for db.Open. Even if the program runs as root, it connects as the cluster's superuser: only
+// the server's account can enter the socket's folder.
 func (p *Postgres) URL() string { return urlOf(p.sockets) }
 
 // socketsLine is the number of the line in postmaster.pid that names the folder of the sockets (PostgreSQL:

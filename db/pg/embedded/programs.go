@@ -122,7 +122,8 @@ func CheckServer(ctx context.Context, dir string) error {
 	return err
 }
 
-// NewestTool returns the path of the newest of PostgreSQL's client programs, which reads what all versions wrote.
+// NewestTool returns the path of the newest version of one of PostgreSQL's client programs, which can read the output
+// of all versions.
 func NewestTool(ctx context.Context, name string) (string, error) {
 	newest := 0
 	for _, one := range programs(ctx, name) {
