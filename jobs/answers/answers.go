@@ -67,7 +67,7 @@ type File struct {
 	Columns []Column
 }
 
-// Column is a column of a table, or a member of its lines.
+// Column is a column of a table, or a member of the objects in a JSONL file.
 type Column struct {
 	Name string
 	// Role is what the column is read as: the name of a known column, Variable, or empty if the column is not read.

@@ -147,7 +147,7 @@ type correctedAnswer struct {
 	Content int    `json:"content"`
 }
 
-// Texts of limited length, as members of lists.
+// The types of members of lists that consist of texts or numbers.
 type (
 	variable string
 	// plannedRuns is the number of runs planned for one variant.

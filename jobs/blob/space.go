@@ -8,11 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Space is the room on the disk of a folder, in bytes. Blocks that are reserved for the system count in neither.
+// Space is the free and the total space on the disk of a folder, in bytes. Neither includes blocks that are reserved
+// for the system.
 type Space struct{ Free, Total uint64 }
 
-// When a disk counts as full, and when it nearly does. A large disk has room for much more at 95%, so less than
-// fullBelow must be free, too.
+// When a disk counts as full, and when as nearly full. A large disk has much space left at 95%, so a full disk must
+// also have less than fullBelow free.
 const (
 	FullPercent       = 95
 	NearlyFullPercent = 90

@@ -9,7 +9,7 @@ import (
 	"wending/jobs/blob"
 )
 
-// A disk counts as full at 95%, unless so much is free that this is far away.
+// A disk counts as full at 95%, unless it still has a lot of free space.
 func TestADiskIsFullAt95Percent(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -49,7 +49,7 @@ type Backup struct {
 	// TempDir is where the database is stored until its size is known; empty means the system's folder.
 	TempDir string
 	// Progress is called every ProgressEvery with the number of bytes that the database or the whole backup has so far;
-	// nil means that nobody wants to know.
+	// nil means that progress is not reported.
 	Progress      func(part string, bytes int64)
 	ProgressEvery time.Duration
 }
@@ -64,7 +64,7 @@ type BackupContent struct {
 // Write writes a backup, even while the program runs. A task's file is stored before its rows and removed after them,
 // so reading the files both before and after the snapshot of the rows finds all files that the rows need.
 //
-// The database is not compressed, because pg_dump has already done that; the rest is, because uploads are texts.
+// The database is not compressed, because pg_dump has already done that; the rest is, because uploads are text.
 func (b Backup) Write(ctx context.Context, file io.Writer) (content BackupContent, err error) {
 	packed := &packer{file: &meter{w: file, part: "backup", of: b}}
 	if err := packed.compress(gzip.BestSpeed); err != nil {

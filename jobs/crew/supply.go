@@ -13,8 +13,8 @@ import (
 const (
 	// unusedFor is how long a unit that was claimed ahead may wait before it is returned for other workers.
 	unusedFor = 2 * time.Second
-	// If a call and its commit take less than shortCall, a lane begins its next call while its last result is still
-	// being committed; if they take less than quickCall, while its last two results are.
+	// A lane begins its next call while its last result is still being committed if a call and its commit take less than
+	// shortCall, and while its last two results are if they take less than quickCall.
 	shortCall = 60 * time.Millisecond
 	quickCall = 25 * time.Millisecond
 )
@@ -342,7 +342,8 @@ func (s *supply) dismiss(answer supplied) {
 	s.dismissLocked(0, answer)
 }
 
-// dismissLocked sends answer to the lanes that have waited longest, until at most as many lanes wait as but says.
+// dismissLocked sends answer to the lanes that have waited longest, until no more than the given number, but, are
+// left.
 func (s *supply) dismissLocked(but int, answer supplied) {
 	for len(s.waiting) > but {
 		s.waiting[0] <- answer

@@ -20,7 +20,7 @@ type Template struct {
 	Rows [][]string
 }
 
-// TemplateColumn is a column of a template. Workbooks explain it with Comment.
+// TemplateColumn is a column of a template. In a workbook, Comment explains the column.
 type TemplateColumn struct{ Name, Comment string }
 
 // WriteTemplate writes a template as xlsx or, with any other extension, as csv.

@@ -93,7 +93,8 @@ func (s Service) AddView(ctx context.Context, projectID uuid.UUID, kind people.V
 	return s.store.View(ctx, projectID, view.ID)
 }
 
-// ChangeView replaces the name and the query of a view of a project, and returns the view before and after.
+// ChangeView replaces the name and the query of a view of a project, and returns the view before and after the
+// change.
 func (s Service) ChangeView(ctx context.Context, projectID, id uuid.UUID,
 	change func(*View)) (before, after people.View, err error) {
 	if before, err = s.store.View(ctx, projectID, id); err != nil {

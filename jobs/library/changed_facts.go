@@ -87,8 +87,8 @@ type changedQuestion struct {
 	fact measure.FactChange
 }
 
-// changedOf returns those of some questions whose most common answers contradict each other, and the number of bytes of
-// answers read.
+// changedOf returns the questions, among these pairs, whose most common answers contradict each other, and the number
+// of bytes of answers read.
 func changedOf(ctx context.Context, results report.Report, variant int,
 	pairs []measure.Pair) (changed []changedQuestion, read int, err error) {
 	var ids [2][]int64

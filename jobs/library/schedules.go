@@ -119,8 +119,8 @@ func (s *Scheduler) copy(ctx context.Context, due entries.Schedule) (entries.Fir
 	return entries.FiringCopy{Task: task}, err
 }
 
-// prepare returns the copy of a task that a schedule starts now. A task that follows the library passes the checks of
-// a new task; one that does not was checked when it was created.
+// prepare returns the copy of a task that a schedule starts now. If the schedule follows the library, the copy must
+// pass the checks of a new task; otherwise it needs none, because the task was checked when it was created.
 func (s *Scheduler) prepare(ctx context.Context, due entries.Schedule, source db.Task) (db.NewTask, error) {
 	n, err := s.Tasks.CopyRows(ctx, source)
 	if err != nil {

@@ -177,8 +177,8 @@ func (s *Service) checkAnswers(ctx context.Context, task db.Task) error {
 	})
 }
 
-// Screen keeps what a project does not allow to be sent from the models that judge and group answers while a launch
-// runs: when it began, its answers were not known.
+// Screen withholds content that a project does not allow to be sent from the models that judge and group answers. It
+// works while a launch runs, because the answers did not exist when the launch was checked.
 type Screen struct{ finder people.Finder }
 
 // NewScreen returns the screen of a project. usual are the patterns of projects without a list of their own.

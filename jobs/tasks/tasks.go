@@ -55,7 +55,7 @@ type Service struct {
 	MonthCost string
 	// SensitivePatterns match what no launch may send. They apply to projects without their own (people.ParsePattern).
 	SensitivePatterns []string
-	// Withheld is called when something is refused because of these patterns; nil means that nobody wants to know.
+	// Withheld is called when something is refused because of these patterns; nil means that it is not reported.
 	Withheld func(context.Context, []SensitiveMatch)
 	// Space measures the disk on which the installation stores data; nil means that this process stores none.
 	Space func() (blob.Space, error)
@@ -322,7 +322,7 @@ func (s *Service) ReplaceDraft(ctx context.Context, by db.Actor, draft db.Task, 
 }
 
 // Admits returns a *people.QuotaExceededError unless the project's quotas allow the task and its start, a
-// *SensitiveError if its launch would send what the project does not allow, and a *DiskFullError.
+// *SensitiveError if its launch would send what the project does not allow, and a *DiskFullError if the disk is full.
 func (s *Service) Admits(ctx context.Context, n db.NewTask) error {
 	if err := s.HasRoom(); err != nil {
 		return err

@@ -52,7 +52,7 @@ func (d *defaultReader) take(e wire.Event) {
 			return
 		}
 		if len(text) == 0 && holdsOutputs(v) {
-			return // another protocol has an event of the same name; where its text is would be a guess
+			return // another protocol has an event of the same name, whose text could only be guessed
 		}
 		d.sawFinal = true
 		d.isFinalBlank = len(text) == 0

@@ -138,8 +138,7 @@ func (r *difyWorkflowReader) take(e wire.Event) {
 	}
 }
 
-// finishNode records why a node's model ended its text; the last node's reason counts, because that node gave the
-// answer.
+// finishNode records why a node's model stopped; the last node's reason counts, because that node gave the answer.
 func (s *strict) finishNode(data wire.Value) { s.finishIn(data.At("outputs"), "finish_reason") }
 
 // takeEnd reads the workflow's end: a single output is the answer; several outputs become one JSON text.
