@@ -22,7 +22,7 @@ type FailedAttempt struct {
 	Body string `json:"body"`
 }
 
-// Limits on the failed attempts that are stored for a run: only the first ones are stored, and sizes are in bytes.
+// Limits on the failed attempts that are stored for a run: their number, and sizes in bytes.
 const (
 	MaxFailedAttempts   = 10
 	maxAttemptText      = 1800 // of message and body together; with its other values, an attempt stays below 2 KB

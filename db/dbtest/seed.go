@@ -22,8 +22,8 @@ func Variants() []db.Variant { return []db.Variant{{Number: 1, Target: 1}} }
 // Limits returns the limits of a plain task's launch, without a rate limit.
 func Limits(origin string) []db.LaunchTarget { return []db.LaunchTarget{{Number: 1, Origin: origin}} }
 
-// Seed stores tasks that have ended, each with questions and all runs of each question, and returns the id of the
-// last. One run in ten has failed; the others answered in one of three ways.
+// Seed stores tasks that have ended, each with questions and all their runs, and returns the id of the last task. One
+// run in ten has failed; the others gave one of three answers.
 func Seed(t testing.TB, tables *sqlx.DB, tasks, questions, runsPerItem int) uuid.UUID {
 	t.Helper()
 	return SeedVariants(t, tables, tasks, questions, 1, runsPerItem)

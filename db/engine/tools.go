@@ -16,7 +16,7 @@ import (
 // ToolUse is how the current runs of a task used a tool.
 type ToolUse struct {
 	Tool string `db:"tool"`
-	// Calls counts all calls, Failed the failed ones; they belong to Runs runs.
+	// Calls counts all calls of the tool, Failed those that failed, and Runs the runs that made the calls.
 	Calls  int `db:"calls"`
 	Failed int `db:"failed"`
 	Runs   int `db:"runs"`
@@ -39,8 +39,8 @@ type PathDifference struct {
 	// Calls counts the run's tool calls, UsualCalls the calls on the most common path.
 	Calls      int `db:"calls"`
 	UsualCalls int `db:"usual_calls"`
-	// Step is the first call that differs, from 1. There the run called Tool and the others Usual; empty means that no
-	// further call followed.
+	// Step is the number, from 1, of the first call that differs: the run called Tool, but the most common path has
+	// Usual there. Tool or Usual is empty if no further call followed.
 	Step        int
 	Tool, Usual string
 	// AtMS is when the difference occurs, in milliseconds since the call's start.

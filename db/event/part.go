@@ -10,9 +10,9 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// A part is a sequence of events as it is stored: their numbers, types, times and lengths in columns – similar values
-// are adjacent, so that they compress well – and then their contents: plain text for text events, JSON for the others.
-// The first byte records whether the rest is compressed.
+// A part is the stored form of a sequence of events: first their numbers, types, times and lengths, column by column,
+// because similar values compress well if they are adjacent; then their contents, plain text for text events and JSON
+// for others. The first byte records whether the rest is compressed.
 const (
 	isPlain  = 0
 	isPacked = 1

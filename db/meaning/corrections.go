@@ -20,7 +20,7 @@ type Correction struct {
 	Version   int       `db:"version"`
 	Reviewer  string    `db:"reviewer"`
 	CreatedAt time.Time `db:"created_at"`
-	// WithdrawnBy is the name of the person who withdrew the correction; nil while it stands.
+	// WithdrawnBy is the name of the person who withdrew the correction; nil if nobody did.
 	WithdrawnBy *string `db:"withdrawn_by"`
 	// Keys are the keys of the answers; each has a group, from 0. Answers with equal Contents differ at most in format.
 	Keys     pq.ByteaArray `db:"keys"`

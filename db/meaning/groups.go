@@ -118,8 +118,8 @@ func numbersOf(answers []measure.Answer, keys [][]byte) (one Numbers) {
 }
 
 // corrected applies a correction to the groups known so far; next is the first unused group number. Each of the
-// person's groups keeps the number of the known group with which it has the most answers in common, so that it keeps
-// its letter in all variants and the model's note; the others get new numbers. An answer that the person has not
+// person's groups takes over the number of the known group with which it has the most answers in common, and with it
+// the letter in all variants and the model's note; other groups get new numbers. An answer that the person has not
 // placed, because it came later, counts as unsure. after is the first number that is still unused; ok is false if
 // fewer than two of the placed answers still exist.
 func (c Correction) corrected(answers []measure.Answer, known Groups, next int) (of Groups, after int, ok bool) {

@@ -46,9 +46,9 @@ type VariantMeaning struct {
 	Meaning
 }
 
-// OfVariant returns the meaning of a variant's answers; nil while it is not known, or if nobody groups answers. notes
-// are the notes on the question's groups (report.Question.Notes); groups are the indexes of the variant's groups in
-// notes.
+// OfVariant returns the meaning of a variant's answers; nil while it is not known, or if answers are not grouped.
+// notes are the notes on the question's groups (report.Question.Notes); groups are the indexes of the variant's
+// groups in notes.
 func (of Known) OfVariant(notes []string) (one *VariantMeaning, groups []int) {
 	if of.By == nil && !of.HasFailed {
 		return nil, nil

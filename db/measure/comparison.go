@@ -29,8 +29,8 @@ type ComparedQuestion struct {
 	Agreement, Similarity, Distinct *float64
 	// Meaning is the agreement by meaning; nil while it is not known which answers say the same thing.
 	Meaning *float64
-	// SuccessRate is the share of the question's runs that succeeded. The others are means over the runs that
-	// succeeded; TotalTokens and Cost cover only the ones that report them.
+	// SuccessRate is the share of the question's runs that succeeded. The other numbers are means over the runs that
+	// succeeded; TotalTokens and Cost are means over those that report them.
 	SuccessRate, LatencyMS, FirstTokenMS, TotalTokens, Cost *float64
 	// Judged is how many of the question's runs have a verdict, Passes how many of those passed.
 	Judged, Passes int

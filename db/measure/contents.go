@@ -8,9 +8,8 @@ import (
 	"wending/db/measure/facts"
 )
 
-// Contents numbers texts so that those that differ at most in their format (FormatOnly) have the same number; the
-// numbers begin at 0, in the order of first appearance. Texts that contradict each other on a fact never share a
-// number.
+// Contents numbers texts: texts that differ at most in their format (FormatOnly) have the same number. The numbers
+// begin at 0, in the order of first appearance. Texts that contradict each other on a fact never share a number.
 func Contents(texts []string) (contents []int, count int) {
 	contents = make([]int, len(texts))
 	byForm := map[string][]int{} // by form: the first text of each content with that form

@@ -9,8 +9,8 @@ import (
 // Change describes the change of a number between two tasks on the questions they share: the statistics of paired
 // differences in metrics.md.
 type Change struct {
-	// N is the number of questions for which the number is known in both tasks, LeftOut the number of the others, Clusters
-	// the number of independent groups among the former.
+	// N is how many questions have a known number in both tasks, LeftOut how many have none in one of the tasks.
+	// Clusters is how many independent groups the N questions form.
 	N, LeftOut, Clusters int
 	// MeanA and MeanB are the tasks' own means on these questions. Mean is the mean of the differences: the second
 	// task's number minus the first's; nil if N is 0.

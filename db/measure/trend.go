@@ -80,7 +80,7 @@ type FiringSummary struct {
 	Configuration string `json:"configuration,omitempty"`
 }
 
-// IsRestart reports that a firing's configuration differs from that of the previous one.
+// IsRestart reports that a firing's configuration differs from the previous firing's.
 func (f FiringSummary) IsRestart(before FiringSummary) bool {
 	return before.Configuration != "" && f.Configuration != "" && before.Configuration != f.Configuration
 }

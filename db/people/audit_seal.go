@@ -118,8 +118,9 @@ func (l AuditLog) Seal(ctx context.Context) error {
 	})
 }
 
-// SealAgain seals the chain as it is now, once the reason for the broken seal is known: a lost key or removed entries.
-// It adds the entry by, which names the person who seals the chain, and records in it where the chain ended before.
+// SealAgain seals the chain as it is now, once the reason for the broken seal is known: a lost key or removed
+// entries. The entry by names the person who seals the chain; SealAgain adds it, and records in it where the chain
+// ended before.
 func (l AuditLog) SealAgain(ctx context.Context, by AuditEntry) error {
 	return l.db.InTx(ctx, "reseal the audit log", func(tx *sqlx.Tx) error {
 		chain, err := lock(ctx, tx)

@@ -91,7 +91,7 @@ type ProjectSettings struct {
 	SmallestPoints, SmallestPercent *float64
 	// TraceURL is the new template for links to traces; if it is empty, there are no links.
 	TraceURL *TraceTemplate
-	// SensitivePatterns replace those of the project; nil leaves them as they are. With UsualPatterns, the project
+	// SensitivePatterns replace the project's patterns; nil leaves them as they are. With UsualPatterns, the project
 	// follows the installation's patterns instead.
 	SensitivePatterns []string
 	UsualPatterns     bool

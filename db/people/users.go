@@ -122,8 +122,8 @@ func (p People) HasAdmin(ctx context.Context) (has bool, err error) {
 	return has, pg.Classify("look for an administrator", err)
 }
 
-// SetPassword replaces the password of a signed-in account, ends all sessions of the account but the one with the id
-// except, and revokes its tokens except the ones in kept.
+// SetPassword replaces the password of a signed-in account and ends all its sessions apart from the one whose id is
+// except. It also revokes the account's tokens apart from the ones in kept.
 func (p People) SetPassword(ctx context.Context, id uuid.UUID, hash string, except uuid.UUID, kept []uuid.UUID) error {
 	const set = `UPDATE users SET password_hash = $2, must_change_password = false, updated_at = now() WHERE id = $1`
 	return p.change(ctx, "replace a password", func(tx *sqlx.Tx) error {

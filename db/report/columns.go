@@ -104,9 +104,8 @@ type ColumnValue struct {
 	Items int
 }
 
-// Columns returns the columns by which a task's questions can be grouped. The values of such a column are short, and
-// there are at most SliceMost distinct ones; nor may there be more than ten or half as many as questions, whichever
-// is greater.
+// Columns returns the columns by which a task's questions can be grouped: columns with short values, at most
+// SliceMost distinct ones, and at most ten or half the number of questions, whichever is greater.
 func (r Report) Columns(ctx context.Context, task db.Task) (columns []Column, err error) {
 	const count = `
 		SELECT place, value, items

@@ -177,7 +177,7 @@ type collected struct {
 	ofRuns
 }
 
-// ofRuns holds numbers of runs, in the same order; -1 stands for an unknown one.
+// ofRuns holds numbers of runs, one list for each kind of number and all in the same order; -1 means unknown.
 type ofRuns struct {
 	Items integers `db:"run_items"`
 	// Verdicts are 3 for a run that passed, 2 for one that did not, and 0 for one that was not judged; -1 for a run

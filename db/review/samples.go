@@ -167,8 +167,8 @@ func (r Reviews) Sample(ctx context.Context, taskID, id uuid.UUID) (*Sample, err
 	return nil, err
 }
 
-// choose draws one of the answered runs of each of size questions at random. A stratified sample takes the variants in
-// turn, beginning with a random one, where a question has an answer of that variant.
+// choose draws, at random, at most size questions and one answered run of each. A stratified sample takes the
+// variants in turn, beginning with a random one, where a question has an answer of that variant.
 func choose(answered []SampledRun, size int, seed int64, variants int, isStratified bool) []SampledRun {
 	random := rand.New(rand.NewPCG(uint64(seed), uint64(variants)))
 	var questions [][]SampledRun

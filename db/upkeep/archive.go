@@ -219,8 +219,8 @@ type Imported struct {
 	// there are none.
 	NextPart func() (part *ArchivedPart, size int, err error)
 	NextTool func() (tool *ArchivedTool, size int, err error)
-	// Assets returns the files of these runs, whose copies are in the store already; nil means that there are none. It is
-	// called after all others.
+	// Assets returns the files of these runs, whose copies are in the store already; nil means that there are none. It
+	// is called after Next, NextPart and NextTool have returned everything.
 	Assets func() ([]ArchivedAsset, error)
 	// Corrections are people's groupings of answers by meaning, by question id.
 	Corrections map[string][]meaning.Correction

@@ -20,7 +20,8 @@ const (
 	fullBelow         = 10 << 30
 )
 
-// SpaceOf returns the least room on the disks of folders; those that do not exist are left out.
+// SpaceOf returns the space on the disk that has the least free space of all the disks with one of the folders.
+// Folders that do not exist are left out.
 func SpaceOf(folders ...string) (least Space, err error) {
 	for _, folder := range folders {
 		var disk unix.Statfs_t

@@ -5,8 +5,8 @@ import (
 	"os"
 )
 
-// Unnamed returns a new file for data that is too large for memory, in a folder; "" stands for the system's. The file
-// has no name, so it disappears when it is closed or the process crashes. The caller closes it.
+// Unnamed returns a new file in a folder, for data that is too large for memory; "" means the system's folder. The
+// file has no name, so it disappears when it is closed or the process crashes. The caller closes it.
 func Unnamed(dir string) (*os.File, error) {
 	file, err := os.CreateTemp(dir, "wending-*")
 	if err != nil {

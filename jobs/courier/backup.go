@@ -120,7 +120,7 @@ func (b Backup) begin(w *backupWriter) (about BackupManifest, err error) {
 	return about, err
 }
 
-// packer compresses a stream in parts, of which each has its own level.
+// packer compresses a stream in parts, each with its own compression level.
 type packer struct {
 	file io.Writer
 	zip  *gzip.Writer

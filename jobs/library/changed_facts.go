@@ -20,7 +20,7 @@ const (
 	longestRead = 20_000
 	// mostRead is how many bytes of answers are compared at one firing. Later questions are left out.
 	mostRead = 64 << 20
-	// changesKept is how many changes are listed individually; of further ones, only the questions are counted.
+	// changesKept is how many changes are listed individually; further changes are only counted, by question.
 	changesKept = 20
 )
 

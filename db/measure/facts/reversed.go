@@ -97,8 +97,8 @@ func (c *comparison) mostAlike(all []reversal, s, other *side, denying, affirmin
 	return kept
 }
 
-// best returns the similarity and the index of the clause in a list that is most like another clause, apart from the
-// excluded one. The index is -1 if a second clause is nearly as similar.
+// best finds the clause in a list that is most like the clause x, apart from the excluded one, and returns its
+// similarity and its index. The index is -1 if a second clause is nearly as similar.
 func (c *comparison) best(index *passage.Index, s *side, x *clause, other *side, list []clause, at, excluded int) (
 	float32, int,
 ) {

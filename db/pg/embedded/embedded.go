@@ -85,8 +85,8 @@ func (c *child) stop(patience time.Duration, signals ...syscall.Signal) {
 	<-c.exited
 }
 
-// serverCredential returns the account under which servers run; nil means the program's own. If the program runs as
-// root, which PostgreSQL refuses, it is postgres or nobody.
+// serverCredential returns the account under which servers run; nil means the program's own account. PostgreSQL
+// refuses to run as root, so if the program runs as root, the result is the account postgres or nobody.
 func serverCredential() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil

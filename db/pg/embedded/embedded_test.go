@@ -92,8 +92,8 @@ func fakePrograms(t *testing.T, version string, names ...string) string {
 	return dir
 }
 
-// A database is started with the version that created it, even if another comes first on PATH. Without that version,
-// the error says what to install, and nothing changes.
+// A database is started with the PostgreSQL version that created it, even if another version comes first on PATH. If
+// that version is missing, the error names what to install, and nothing changes.
 func TestTheVersionThatMadeTheDatabaseIsFound(t *testing.T) {
 	dir := filepath.Join(dbtest.Folder(t), "postgres")
 	server, err := embedded.StartPostgres(t.Context(), dir)

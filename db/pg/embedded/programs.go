@@ -28,7 +28,7 @@ type program struct {
 	major   int
 }
 
-// folders are where distributions put PostgreSQL's programs: Debian's, Red Hat's, and those of PostgreSQL itself.
+// folders are where Debian, Red Hat and PostgreSQL's own build install PostgreSQL's programs.
 var folders = []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/usr/local/pgsql/bin"}
 
 // programs returns the installed versions of one of PostgreSQL's programs: those on PATH in their order, then those in
