@@ -627,9 +627,9 @@ func taskWithin(parameter string) string {
 	return `EXISTS (SELECT FROM evaluation_tasks WHERE id = $1 AND ` + Within("project_id", parameter) + `)`
 }
 
-// StopTask stops a task's launch: no unit is claimed after it. Calls in flight may finish for up to StopFor. It
-// returns the launch, which FinishLaunch ends once none of its units is running. It returns ErrConflict if the task
-// is not running.
+// StopTask stops a task's launch, so that no further unit is claimed. Calls in flight may finish for up to StopFor.
+// It returns the launch, which FinishLaunch ends once none of its units is running, or ErrConflict if the task is not
+// running.
 func (s *Store) StopTask(ctx context.Context, scope Scope, taskID uuid.UUID, by Actor) (launchID uuid.UUID, err error) {
 	stop := `
 		UPDATE launches

@@ -217,7 +217,7 @@ func TestAStoppedTaskResumesItsRounds(t *testing.T) {
 	require.Equal(t, 3, task.Processed)
 }
 
-// A failed run counts for no answer; a retry that succeeds may settle its question or leave it open.
+// A failed run does not count towards any answer; a retry that succeeds may settle its question or leave it open.
 func TestARetryPlansFurtherRounds(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

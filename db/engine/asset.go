@@ -454,8 +454,8 @@ func (s Assets) Settle(ctx context.Context, claimed ClaimedAsset, copied AssetCo
 	return stored, err
 }
 
-// Fail records why a claimed asset could not be copied. The asset becomes due again after retryAfter; with 0
-// the failure is permanent and its inline content is dropped.
+// Fail records why a claimed asset could not be copied. The asset becomes due again after retryAfter; if that is 0,
+// the failure is permanent and the asset's inline content is dropped.
 func (s Assets) Fail(ctx context.Context, claimed ClaimedAsset, reason string, retryAfter time.Duration) error {
 	const fail = `
 		UPDATE assets

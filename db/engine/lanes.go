@@ -84,7 +84,8 @@ const enterLanes = `
 		WHERE l.id = :launch)
 	RETURNING id`
 
-// noteServed locks the origins in a fixed order, as does every statement that locks several.
+// noteServed records that the origins of the launch $1 were given a lane now. It locks them in a fixed order, as does
+// every statement that locks several origins.
 const noteServed = `
 	UPDATE origins
 	SET served_at = clock_timestamp()
@@ -155,8 +156,8 @@ func lockQuota(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID) (quota proj
 	return quota, pg.Classify("lock the project's quota of lanes", err)
 }
 
-// Yield ends a lane if its launch has another one: while no origin has a free slot, a single lane is enough to wait for
-// one. If all lanes yield at the same time, one stays.
+// Yield ends a lane if its launch has another lane: while no origin has a free slot, a single lane is enough to wait
+// for a slot. If all lanes yield at the same time, one stays.
 func (l Lanes) Yield(ctx context.Context, laneID, launchID uuid.UUID) (left bool, err error) {
 	const lock = `SELECT id FROM launches WHERE id = $1 FOR UPDATE`
 	const yield = `

@@ -60,8 +60,8 @@ type Ranking struct {
 	Worse, Each, Alike, Tied, Unknown []int
 	// Slight are the variants that the leader beats by too little to matter (Matters): they are not called worse.
 	Slight []int
-	// Seldom are the variants that answer less often than another variant. In a ranking that covers only answers they
-	// can neither lead nor equal the leader: unless they are worse, they are Unknown.
+	// Seldom are the variants that answer less often than another variant. In a ranking that covers only answers, they
+	// can neither lead nor equal the leader: they are Unknown, unless they are worse.
 	Seldom []int
 }
 

@@ -18,7 +18,7 @@ type ComparedQuestion struct {
 	QuestionID string
 	// Text identifies the question's text: equal texts have equal values.
 	Text string
-	// Standard identifies its standard answer in the same way.
+	// Standard identifies the question's standard answer: equal answers have equal values.
 	Standard string
 	Level    Level
 	// FactsDiffer, Facts and Expected are as in Question, except that FactsDiffer is nil if it is unknown.

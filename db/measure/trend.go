@@ -204,9 +204,9 @@ type Finding struct {
 	Value   float64 `json:"value"`
 	// Below is the limit if Value is below it; otherwise nil.
 	Below *float64 `json:"below,omitempty"`
-	// Baseline is the mean over the previous Firings that Value is worse than, beyond chance; nil if it is not worse.
-	// Adjusted is the p-value of the difference, adjusted for all variants of the firing (metrics.md, family d); nil
-	// if each question became worse by the same amount.
+	// Baseline is the mean over the previous firings, whose number is Firings; nil unless Value is worse than this mean,
+	// beyond chance. Adjusted is the p-value of the difference, adjusted for all variants of the firing (metrics.md,
+	// family d); nil if each question became worse by the same amount.
 	Baseline *float64 `json:"baseline,omitempty"`
 	Firings  int      `json:"firings,omitempty"`
 	Adjusted *float64 `json:"p_adjusted,omitempty"`

@@ -1,6 +1,6 @@
 -- +goose Up
--- The usage of a call as the agent reports it; NULL means that it does not report it. cost is in the currency of
--- the run's target.
+-- The usage of a call as the agent reports it; NULL means that the agent reports none. cost is in the currency of the
+-- run's target.
 ALTER TABLE evaluation_runs
     ADD COLUMN input_tokens integer,
     ADD COLUMN output_tokens integer,

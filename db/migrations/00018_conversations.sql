@@ -17,7 +17,7 @@ ALTER TABLE evaluation_tasks
 -- done when all turns have one.
 ALTER TABLE units
     ADD COLUMN turns smallint NOT NULL DEFAULT 1,
-    ADD COLUMN turns_done smallint NOT NULL DEFAULT 0,   -- questions that are turns of a conversation
+    ADD COLUMN turns_done smallint NOT NULL DEFAULT 0,   -- turns of a conversation that have a run
     ADD COLUMN turns_failed smallint NOT NULL DEFAULT 0;
 ALTER TABLE evaluation_runs
     ADD COLUMN conversation_id text,   -- the agent's id of the conversation after this turn

@@ -1,6 +1,7 @@
 -- +goose Up
--- An HMAC of the ends of the chain, with a key that the database does not have. Without it the owner of the tables
--- could remove entries at either end and correct the numbers. NULL until the first start seals the chain.
+-- An HMAC of the ends of the chain, with a key that the database does not have. Without the HMAC, the owner of the
+-- tables could remove entries at either end and correct the numbers. The column is NULL until the first start seals
+-- the chain.
 ALTER TABLE audit_chain ADD COLUMN seal bytea;
 
 -- Actions that are about to be performed and have no entry yet. A row outlives the process that wrote it: if the

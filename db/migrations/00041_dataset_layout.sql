@@ -1,6 +1,6 @@
 -- +goose Up
--- The column of a file that holds the ids of its questions, if that is not question_id, and the encoding of a CSV
--- file; empty means UTF-8.
+-- The column of a file that holds the ids of its questions; empty means question_id. The encoding of a CSV file;
+-- empty means UTF-8.
 ALTER TABLE evaluation_tasks
     ADD COLUMN id_column text NOT NULL DEFAULT '',
     ADD COLUMN dataset_encoding text NOT NULL DEFAULT '' CHECK (dataset_encoding IN ('', 'gb18030'));

@@ -1,6 +1,6 @@
 -- +goose Up
--- The statistics of tasks with several variants now include the range of their agreement, so they are computed
--- again in the background.
+-- The statistics of tasks with several variants now include the lowest and highest mean agreement among the variants,
+-- so they are computed again in the background.
 UPDATE evaluation_tasks SET is_assessed = false WHERE is_assessed AND total_variants > 1 AND status IN ('SUCCEEDED', 'STOPPED', 'FAILED');
 
 -- +goose Down

@@ -118,8 +118,8 @@ func (l AuditLog) add(ctx context.Context, tx *sqlx.Tx, entry AuditEntry) (Audit
 
 // AuditFilter narrows a list; its zero value matches everything.
 type AuditFilter struct {
-	// Actor is a name, compared without regard to case; Action may be the beginning of one, such as task; Object is
-	// an id, a kind or a part of a name.
+	// Actor is a name, compared without regard to case; Action is an action or the beginning of one, such as task;
+	// Object is an id, a kind or a part of a name.
 	Actor, Action, Object string
 	// From is the earliest time, To the time just after the latest; nil leaves that end open.
 	From, To *time.Time

@@ -46,7 +46,8 @@ type Token struct {
 	UsedAt    *time.Time `db:"used_at"`
 	RevokedAt *time.Time `db:"revoked_at"`
 	CreatedAt time.Time  `db:"created_at"`
-	// ParentID is the token that created this one, and ends together with it; nil means that a person created it.
+	// ParentID is the token that created this one, which ends together with its parent; nil means that a person created
+	// it.
 	ParentID *uuid.UUID `db:"parent_id"`
 	// IsExpired is determined by the database's clock.
 	IsExpired bool `db:"is_expired"`

@@ -45,8 +45,8 @@ type AnsweredRun struct {
 	Variant   int    `db:"variant"`
 	RunIndex  int    `db:"run_index"`
 	AnswerKey []byte `db:"answer_key"`
-	// Text is the beginning of the answer, only on the first run that gave it; nil if all answers of the item are
-	// equal and there is no standard answer to compare them with.
+	// Text is the beginning of the answer, set only on the first run that gave the answer; nil if all answers of the
+	// item are equal and there is no standard answer to compare them with.
 	Text *string `db:"text"`
 	// StandardAnswer is the beginning of the standard answer; it is only set on the item's first run.
 	StandardAnswer string `db:"standard_answer"`

@@ -22,8 +22,8 @@ type Hindrance struct {
 	LimitingTaskID   *uuid.UUID `db:"limiting_task_id"`
 	LimitingTaskName *string    `db:"limiting_task_name"`
 	LimitingRate     *string    `db:"limiting_rate"`
-	// TasksAhead is the number of tasks that hold lanes or have waited longer, if this task has no lane and no worker
-	// has a free one; 0 means that it is not waiting for lanes.
+	// TasksAhead is the number of tasks that hold lanes or have waited longer; 0 unless this task waits for a lane, that
+	// is, it has none and no worker has a free one.
 	TasksAhead int `db:"tasks_ahead"`
 }
 

@@ -249,7 +249,7 @@ func (r Report) Levels(ctx context.Context, taskID uuid.UUID) (levels, differ ma
 	return levels, differ, nil
 }
 
-// levelCount is the number of a variant's questions with a level, and with a way in which facts differ.
+// levelCount is the number of a variant's questions with a certain level and a certain way in which facts differ.
 type levelCount struct {
 	Variant     int
 	Level       string

@@ -293,7 +293,7 @@ func (a Archives) Import(ctx context.Context, imported Imported) error {
 }
 
 // planRuns records the questions whose number of runs differs from the task's runs_per_item, and returns by how many
-// runs they exceed it in total; less than 0 if they have fewer.
+// runs they exceed runs_per_item in total; the number is negative if they have fewer.
 func planRuns(ctx context.Context, tx *sqlx.Tx, n db.NewTask) (extra int, err error) {
 	const store = `
 		INSERT INTO planned_runs (item_id, variant, runs)

@@ -41,8 +41,8 @@ func TraceID(headers map[string]string, otherwise string) string {
 	return otherwise
 }
 
-// trace puts a request into the trace of its call, as a sampled span of its own, unless the task's headers have done
-// so.
+// trace puts a request into the trace of its call, as a sampled span of its own, unless the task's headers already
+// name a trace.
 func trace(request *http.Request, q protocol.Request) {
 	if traceIn(request.Header.Get(traceHeader)) == "" {
 		request.Header.Set(traceHeader, "00-"+q.TraceID+"-"+randomHex(8)+"-01")

@@ -299,7 +299,8 @@ func (b *builder) spend(texts ...string) error {
 	return nil
 }
 
-// question is what a row states about its question; values are its other values, in the order of names.
+// question is what a row states about its question; values are the row's other values by name, and names lists their
+// names in order.
 type question struct {
 	id, text, standard string
 	system, context    *string

@@ -12,8 +12,8 @@ import (
 // for the system.
 type Space struct{ Free, Total uint64 }
 
-// When a disk counts as full, and when as nearly full. A large disk has much space left at 95%, so a full disk must
-// also have less than fullBelow free.
+// The used percentages at which a disk counts as full, and as nearly full. A large disk has much space left at 95%,
+// so a full disk must also have less than fullBelow free.
 const (
 	FullPercent       = 95
 	NearlyFullPercent = 90

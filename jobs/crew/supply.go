@@ -13,8 +13,8 @@ import (
 const (
 	// unusedFor is how long a unit that was claimed ahead may wait before it is returned for other workers.
 	unusedFor = 2 * time.Second
-	// A lane begins its next call while its last result is still being committed if a call and its commit take less than
-	// shortCall, and while its last two results are if they take less than quickCall.
+	// If a call and its commit take less than shortCall, a lane begins its next call before its last result is
+	// committed; if they take less than quickCall, before its last two results are committed.
 	shortCall = 60 * time.Millisecond
 	quickCall = 25 * time.Millisecond
 )

@@ -395,9 +395,9 @@ type TokenDraft struct {
 	lasts time.Duration
 }
 
-// DraftToken checks a new token. It may not have more rights than its maker, and a maker that uses a token must be
-// allowed to manage the project; otherwise DraftToken returns ErrForbidden. Faults are returned as FieldErrors of
-// "name", "role" and "days".
+// DraftToken checks a new token. The token may not have more rights than its maker, and a maker that uses a token
+// must be allowed to manage the project; otherwise DraftToken returns ErrForbidden. Faults are returned as
+// FieldErrors of "name", "role" and "days".
 func (s Service) DraftToken(maker Maker, n NewToken) (TokenDraft, error) {
 	if maker.TokenID != uuid.Nil && !maker.Role.Allows(people.Admin) {
 		return TokenDraft{}, ErrForbidden

@@ -501,8 +501,9 @@ type TriedJudge struct {
 	protocol.Answer
 }
 
-// TryJudge has a judge with this configuration rate an answer once or, if withVotes, as often as it is configured to.
-// Replies without ratings are ignored if another one has some. values are the values for its template.
+// TryJudge has a judge with this configuration rate an answer once or, if withVotes is set, as often as the
+// configuration asks. Replies without ratings are ignored if another reply has some. values are the values for the
+// judge's template.
 func (s *Service) TryJudge(ctx context.Context, scope db.Scope, config json.RawMessage, values map[string]string,
 	withVotes bool) (tried TriedJudge, err error) {
 	read, err := evaluate.ParseJudge(config)

@@ -174,7 +174,7 @@ func Cells(row string) (cells []string) {
 	return cells
 }
 
-// sentences cuts a long line after sentences, into parts of about longLine bytes.
+// sentences cuts a long line at the ends of sentences, into parts of about longLine bytes.
 func sentences(line string) (parts []string) {
 	from := 0
 	for at, r := range line {

@@ -3,7 +3,7 @@ package claim
 import "wending/db/measure/passage"
 
 // Memory holds the sentences of the answers to one question, so that sentences that several answers share are read
-// only once. The whole answers that it has learnt stay in memory with it.
+// only once. It keeps every answer that it has learnt in memory as a whole.
 type Memory struct {
 	known map[sentenceKey]sentencePlace
 }

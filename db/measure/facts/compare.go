@@ -198,8 +198,8 @@ type openFacts struct {
 	chosen []int32 // by index in list: how many facts before it are chosen
 }
 
-// nearby narrows a long list of the second answer's facts to those at about the same position as f. With needsChosen,
-// it returns none unless at least one of them is chosen.
+// nearby narrows a long list of the second answer's facts to those at about the same position as f. If needsChosen is
+// set, it returns none unless at least one of these facts is chosen.
 func (c *comparison) nearby(class claim.Class, f *claim.Claim, needsChosen bool) []int {
 	of := &c.byClass[class]
 	from, most := 0, passage.Candidates(len(c.b.Claims))

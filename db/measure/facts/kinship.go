@@ -218,8 +218,8 @@ func (c *comparison) elsewhere() [2][]float32 {
 	return best
 }
 
-// otherUnits returns how much the units of two claims of a class differ, from 0 to 1. 个 and no unit differ less from
-// others, because they can count anything.
+// otherUnits returns how much the units of two claims of a class differ, from 0 to 1. The unit 个, and no unit at all,
+// differ less from other units, because they can count anything.
 func otherUnits(x, y *claim.Claim) float32 {
 	switch {
 	case x.Class != y.Class || x.Unit == y.Unit:

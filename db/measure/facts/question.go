@@ -49,7 +49,7 @@ type Value struct {
 type Place struct{ Answer, Start, End int }
 
 // mostWork limits the bytes that are compared for a question. If comparing all answers with each other would exceed
-// it, each one is compared only with the most frequent answer.
+// this limit, each answer is compared only with the most frequent one.
 const mostWork = 4 << 20
 
 // A Reader compares the answers to one question. It reads each answer only once, however often it compares it.

@@ -121,8 +121,8 @@ func (v *Vocabulary) Shared(x, y *Vector) float32 {
 // Size returns how many tokens the vector that is being built has.
 func (v *Vocabulary) Size() int { return len(v.draft.Entries) }
 
-// MostCandidates limits how many others a fact or sentence is compared with; in very long answers the limit is a
-// quarter of that.
+// MostCandidates is the maximum number of facts or sentences that one of them is compared with; for very long
+// answers, the maximum is a quarter of this number.
 const MostCandidates = 48
 
 // longText is the number of facts or sentences above which an answer is very long.

@@ -23,7 +23,7 @@ type Postgres struct {
 }
 
 // StartPostgres starts the server whose data is in dir, which it creates on the first start, and returns when the
-// server answers. The settings, each name=value, are added to its own.
+// server answers. The settings, each name=value, are added to the server's own.
 func StartPostgres(ctx context.Context, dir string, settings ...string) (*Postgres, error) {
 	binaries, err := serverFor(ctx, dir)
 	if err != nil {
