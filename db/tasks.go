@@ -283,8 +283,8 @@ func (n NewTask) row() Task {
 
 // ReviewSettings are the settings for reviewing a task.
 type ReviewSettings struct {
-	IsBlindReview    bool `db:"is_blind_review"`    // hides evaluators' verdicts from reviewers without their own
-	HidesReviews     bool `db:"hides_reviews"`      // hides other people's verdicts from them
+	IsBlindReview    bool `db:"is_blind_review"`    // hides evaluators' verdicts from a reviewer who has given none
+	HidesReviews     bool `db:"hides_reviews"`      // hides other people's verdicts from such a reviewer
 	ReviewersPerItem *int `db:"reviewers_per_item"` // how many people complete a question; nil means all reviewers
 }
 

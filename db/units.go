@@ -77,9 +77,9 @@ func (l *Limit) keepWithin(allowance *int) {
 // call, so that only few units are waiting if the launch is stopped or the worker crashes.
 const RateHorizon = 500 * time.Millisecond
 
-// lockLaunchToClaim has the rest of the transaction prefer indexes: the planner's statistics do not cover a launch that
-// has just started, so it would sort all units or read all questions for every claim. The settings are made in the same
-// statement to save a round trip.
+// lockLaunchToClaim makes the rest of the transaction prefer indexes: the planner's statistics do not cover a launch
+// that has just started, so it would sort all units or read all questions for every claim. The settings are made in
+// the same statement to save a round trip.
 const lockLaunchToClaim = `
 	SELECT g.number, o.origin, (SELECT allowed - claimed FROM allowances WHERE launch_id = $1) AS allowance,
 	greatest(0, extract(epoch FROM o.next_free - clock_timestamp()) * 1000000)::bigint AS ahead, o.call_interval,

@@ -34,7 +34,7 @@ const listActiveLaunches = `
 			AND (l.status = 'STOPPING' OR NOT EXISTS (SELECT FROM units u WHERE u.launch_id = l.id AND u.state = 'QUEUED')) AS
 			is_done
 	FROM launches l
-	CROSS JOIN ( -- free lanes for launches that already have one; each worker reserves its last for those without
+	CROSS JOIN ( -- free lanes for launches that have one already; each worker keeps its last lane for those without one
 		SELECT coalesce(sum(greatest(0, w.lanes - (SELECT count(*) FROM lanes WHERE worker_id = w.id) - least(w.lanes - 1,
 		1))), 0) AS lanes
 		FROM workers w

@@ -338,8 +338,8 @@ const ClaimFor = 30 * time.Second
 
 // Claim claims at most free assets that are due, previews last, and counts an attempt for each. held is the number of
 // places that each task already occupies in this process. A task gets another place only while the number of free
-// places exceeds its own, so that slow downloads leave places for other tasks (dynamic thresholds: Choudhury and
-// Hahne, 1998).
+// places exceeds the number that it occupies, so that slow downloads leave places for other tasks (dynamic
+// thresholds: Choudhury and Hahne, 1998).
 func (s Assets) Claim(ctx context.Context, free int, held map[uuid.UUID]int) (claimed []ClaimedAsset, err error) {
 	const claim = `
 		WITH due AS (

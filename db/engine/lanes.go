@@ -68,7 +68,7 @@ const enterLanes = `
 			SELECT w.lanes - (SELECT count(*) FROM held WHERE worker_id = w.id) AS free, least(w.lanes - 1, 1) AS kept
 			FROM live w
 			WHERE w.id = :worker),
-		room AS ( -- from the project's quota; NULL, and so no limit, without one
+		room AS ( -- from the project's quota; NULL, and so no limit, if there is none
 			SELECT CAST(:quota AS int) - (
 				SELECT count(*)
 				FROM held

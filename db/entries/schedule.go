@@ -231,8 +231,8 @@ func (s Schedules) WithResults(ctx context.Context, scope db.Scope, scheduleID,
 	return f, pg.Classify("look for a firing", err)
 }
 
-// Watched returns at most the watched newest firings, and at most the learned first firings of the same
-// configuration, from which the chart's limits are learned.
+// How many firings Watched returns at most: watched is the limit for the newest ones, and learned the limit for the
+// first ones of the same configuration, from which the chart's limits are learned.
 const watched, learned = 400, 20
 
 // Watched returns the firings with results that a control chart covers, up to a planned time (nil means all), oldest

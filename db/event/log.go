@@ -132,7 +132,7 @@ func (l *Log) merge(kind Type, at int, data Data, isThin bool) bool {
 		if l.tail == nil {
 			l.tail = []byte(last.Data.Text)
 		}
-		if len(l.tail)+len(data.Text) > cap(l.tail) { // append grows by a fifth and would copy often
+		if len(l.tail)+len(data.Text) > cap(l.tail) { // append would enlarge it by only a fifth, and copy often
 			l.tail = slices.Grow(l.tail, max(len(l.tail), len(data.Text)))
 		}
 		l.tail = append(l.tail, data.Text...)

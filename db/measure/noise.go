@@ -102,7 +102,7 @@ func (s scores) share(noise *Noise) {
 		if of := noise.Part(source).Variance; of != nil {
 			return *of
 		}
-		return 0 // it is included in the part of the runs, or nothing could differ
+		return 0 // an unknown variance is included in the runs' part, or nothing can differ
 	}
 	if without := noise.Part(FromQuestion).Reason; without != nil { // shares need the variances of all sources
 		for n := range noise.Parts {

@@ -4,9 +4,8 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Wilson returns Wilson's interval of the mean of zeros and ones. Numbers in clusters count as the number of
-// independent ones that would have the same standard error. The result is nil if there are several numbers but only
-// one cluster.
+// Wilson returns Wilson's interval of the mean of zeros and ones, for the number of independent values that would
+// have the same standard error. The result is nil if there are several values but only one cluster.
 func (s Sample) Wilson() Interval {
 	n := len(s.numbers)
 	se, clusters := s.spread()

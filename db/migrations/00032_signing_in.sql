@@ -1,6 +1,6 @@
 -- +goose Up
 ALTER TABLE users
-    ADD COLUMN skeleton text,              -- the text that names which look alike have in common (UTS #39); NULL means an older account that looks like another
+    ADD COLUMN skeleton text,              -- a text that is the same for all names that look alike (UTS #39); NULL means an older account that looks like another
     ADD COLUMN must_change_password boolean NOT NULL DEFAULT false; -- whether another person chose the password
 CREATE UNIQUE INDEX users_skeleton ON users (skeleton);
 

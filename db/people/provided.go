@@ -69,9 +69,9 @@ func (p People) Renewed(ctx context.Context, sessionID uuid.UUID, tokens []byte)
 	return pg.Classify("renew a session", err)
 }
 
-// EndProvided ends the sessions that a provider reports as ended: the one with the id sid, or all of a subject
-// if sid is empty. A session without a stored id ends with its subject. It returns the owners of the ended
-// sessions.
+// EndProvided ends the sessions that a provider reports as ended: the one with the id sid, or all sessions of the
+// subject if sid is empty. If both are given, sessions of the subject that have no stored id end, too. EndProvided
+// returns the owners of the ended sessions.
 func (p People) EndProvided(ctx context.Context, issuer, subject, sid string) (owners []uuid.UUID, err error) {
 	const end = `
 		DELETE FROM sessions s

@@ -34,7 +34,8 @@ type Session struct {
 	Provided *Provided `db:"-"`
 }
 
-// isValid is the condition for sessions that have not ended; its parameters follow $1, and its one hour is RightsLast.
+// isValid is the condition for sessions that have not ended; its parameters follow $1, and the hour in it is
+// RightsLast.
 const isValid = ` s.seen_at > now() - $2 * interval '1 second' AND s.created_at > now() - $3 * interval '1 second'
 	AND (s.method <> 'oidc' OR EXISTS (SELECT FROM provider_sessions r WHERE r.session_id = s.id
 	AND r.checked_at > now() - interval '1 hour'))`

@@ -122,8 +122,8 @@ func (p People) HasAdmin(ctx context.Context) (has bool, err error) {
 	return has, pg.Classify("look for an administrator", err)
 }
 
-// SetPassword replaces the password of a signed-in account and ends all its sessions apart from the one whose id is
-// except. It also revokes the account's tokens apart from the ones in kept.
+// SetPassword replaces the password of a signed-in account. It ends all the account's sessions other than except, and
+// revokes all its tokens other than those in kept.
 func (p People) SetPassword(ctx context.Context, id uuid.UUID, hash string, except uuid.UUID, kept []uuid.UUID) error {
 	const set = `UPDATE users SET password_hash = $2, must_change_password = false, updated_at = now() WHERE id = $1`
 	return p.change(ctx, "replace a password", func(tx *sqlx.Tx) error {
@@ -199,7 +199,7 @@ func countAdmins(ctx context.Context, tx *sqlx.Tx) (count int, err error) {
 	return len(ids), pg.Classify("lock the administrators", err)
 }
 
-// Grant applies the groups that a provider reports to an account: they decide its name, whether it is an
+// Grant applies to an account the groups that a provider reports: they decide the account's name, whether it is an
 // administrator, and its memberships. Memberships granted by people are kept.
 func (p People) Grant(ctx context.Context, user User, memberships []Membership) error {
 	return p.change(ctx, "apply the provider's groups", func(tx *sqlx.Tx) error {

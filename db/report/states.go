@@ -11,8 +11,8 @@ import (
 // ItemState is the progress of a question's runs.
 type ItemState string
 
-// The states of a question. DONE and FAILED have all their runs recorded, FAILED at least one without an answer; a
-// RUNNING question has a call in progress; all others are WAITING.
+// The states of a question. A DONE or FAILED question has all its runs recorded, a FAILED one at least one run
+// without an answer; a RUNNING question has a call in progress; all others are WAITING.
 const (
 	ItemWaiting ItemState = "waiting"
 	ItemRunning ItemState = "running"

@@ -149,9 +149,8 @@ func addLost(found []Lost, one Lost, place string) []Lost {
 var givenUp = []byte("wnd\x00given up")
 
 // GiveUp removes the secrets that FindLost found from the library and the sessions, marks them in tasks, and replaces
-// the secret key's check value, which must equal was, with fresh. The library shows code as the last test result of
-// entries whose secrets must be entered again. GiveUp returns db.ErrConflict if the check value has changed in the
-// meantime.
+// the secret key's check value with fresh. The library shows code as the last test result of entries whose secrets
+// must be entered again. GiveUp returns db.ErrConflict if the check value no longer equals was.
 func (s Secrets) GiveUp(ctx context.Context, lost []Lost, code string, was, fresh []byte) error {
 	return s.db.InTx(ctx, "give up secrets that no key opens", func(tx *sqlx.Tx) error {
 		for _, one := range lost {

@@ -12,8 +12,8 @@ import (
 // for the system.
 type Space struct{ Free, Total uint64 }
 
-// The used percentages at which a disk counts as full, and as nearly full. A large disk has much space left at 95%,
-// so a full disk must also have less than fullBelow free.
+// The percentages of used space from which a disk counts as full, and as nearly full. A large disk has much space
+// left at 95%, so a full disk must also have less than fullBelow free.
 const (
 	FullPercent       = 95
 	NearlyFullPercent = 90

@@ -60,7 +60,7 @@ func (d *Dataset) RefuseKnown(ids, series []string) error {
 	return e
 }
 
-// TooMuch returns the error for rows that would bring a task above MaxRows or, if isTooLong, above MaxBytes.
+// TooMuch returns the error for rows that would bring a task above MaxRows or, if isTooLong is set, above MaxBytes.
 func TooMuch(has int, isTooLong bool) error {
 	if isTooLong {
 		return problem(CodeTooManyRows, "append_too_long", "Has", has, "Max", MaxBytes>>20)

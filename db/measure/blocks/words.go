@@ -76,7 +76,8 @@ func ByWord(pieces []measure.Piece, base, text string) []measure.Piece {
 	return all
 }
 
-// edges finds where words of a text begin and end. It cuts only around the places that are passed to its method has.
+// edges finds where words of a text begin and end. It splits the text into words only around the places that are
+// passed to the method has.
 type edges struct {
 	text     string
 	from, to int    // the stretch that was cut last

@@ -84,8 +84,8 @@ func BenchmarkPairOf1000Characters(b *testing.B) {
 	require.Positive(b, digits)
 }
 
-// question returns different answers of about the given number of characters: each is made of one answer of every base
-// in turn.
+// question returns different answers of about the given number of characters: each consists of one answer from every
+// base in turn.
 func question(b testing.TB, answers, characters int) []string {
 	b.Helper()
 	bases := readLines[base](b, "bases.jsonl")
@@ -330,8 +330,8 @@ func BenchmarkQuestionOf5Answers(b *testing.B) {
 	}
 }
 
-// megabytes are five different answers of 1 MB each, alike except for a few amounts, or with every second one in
-// other words.
+// megabytes returns five different answers of 1 MB each, alike except for a few amounts, or with every second answer
+// in other words.
 func megabytes(b testing.TB, areParaphrased bool) []string {
 	b.Helper()
 	bases := append(readLines[base](b, "own_bases.jsonl"), readLines[base](b, "more_bases.jsonl")...)
