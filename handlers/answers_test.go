@@ -264,8 +264,8 @@ func TestAnswersAreImportedByAForm(t *testing.T) {
 	require.Regexp(t, `^/tasks/[0-9a-f-]{36}/results`, made.Header.Get("Location"))
 }
 
-// Before a task is made of a file, the form shows how the file is read. The file waits on the server, for its browser
-// only, and need not be sent again.
+// Before a task is created from a file, the form shows how the file is read. The server keeps the file, for the same
+// browser only, so that it need not be sent again.
 func TestTheFormShowsHowAFileOfAnswersIsRead(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -309,7 +309,7 @@ func TestTheFormShowsHowAFileOfAnswersIsRead(t *testing.T) {
 	require.Contains(t, tools.Find("#answers-found").Text(), "city")
 }
 
-// A file of answers may be larger than a file of questions: its token does not let it into a form for questions.
+// A file of answers may be larger than a file of questions, so its token is not accepted by a form for questions.
 func TestATokenOfALargeFileIsNoDataset(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)

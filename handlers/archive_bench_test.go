@@ -66,7 +66,7 @@ func timed(do func()) time.Duration {
 	return time.Since(start)
 }
 
-// growth returns by how much the memory of this process grew at most while a function ran.
+// growth returns the maximum growth of this process's memory, in bytes, while do runs.
 func growth(b *testing.B, do func()) int64 {
 	b.Helper()
 	before, most := resident(b), atomic.Int64{}

@@ -322,8 +322,8 @@ func TestWhatAgentsProduceIsCopied(t *testing.T) {
 	require.Empty(t, s.storedFiles(t))
 }
 
-// A file is copied by another process if the one that began has died, and a run's files are recorded even if its
-// events were never stored.
+// A file is copied by another process if the one that began to copy it has died, and a run's files are recorded even if
+// its events were never stored.
 func TestFilesOutliveTheProcessThatLearnedOfThem(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -134,7 +134,7 @@ type answer struct {
 	isCut bool
 }
 
-// check returns an error if a response differs from the document, and the operation that the response belongs to.
+// check returns the operation that a response belongs to, and an error if the response differs from the document.
 func (d *described) check(a answer) (*operation, error) {
 	kind, _, _ := mime.ParseMediaType(a.header.Get("Content-Type"))
 	found := d.find(a.method, a.path)

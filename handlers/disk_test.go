@@ -13,7 +13,7 @@ import (
 	"wending/jobs/blob"
 )
 
-// On a full disk nothing new begins, by whichever page or endpoint, and the message says what to do. The page of
+// On a full disk nothing new begins, whichever page or endpoint is used, and the message says what to do. The page of
 // storage warns before that.
 func TestNothingBeginsOnAFullDisk(t *testing.T) {
 	t.Parallel()

@@ -59,9 +59,8 @@ func TestFiguresAreExplained(t *testing.T) {
 	require.Zero(t, document.Find("a.why").Length(), "a document is read away from the guide")
 }
 
-// The page of a run shows how its answer compares: its letter among the letters of the other runs, which link to
-// their pages; the standard answer; the facts on which answers differ; and its differences from the most common
-// answer.
+// The page of a run shows how its answer compares: its letter among those of the other runs, which link to their pages;
+// the standard answer; the facts on which the answers differ; and the differences from the most common answer.
 func TestARunShowsWhereItsAnswerStands(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

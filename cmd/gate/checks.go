@@ -103,8 +103,8 @@ func (r report) itemsPass(number int, limit float64) check {
 	return c
 }
 
-// passes returns how many runs of the variant with the given number passed every evaluator. Only those whose index is
-// at most runs count.
+// passes returns how many of the question's runs for variant number passed every evaluator. It counts only runs whose
+// index is at most runs.
 func (q question) passes(number, runs int) (count int) {
 	for _, run := range q.Runs {
 		if run.Variant != number || run.Index > runs || len(run.Evaluations) == 0 {
@@ -130,7 +130,7 @@ func amount(metric string, value *float64) string {
 
 // watch is a metric that must not be worse than in the baseline.
 type watch struct {
-	// api is the metric's name in a comparison, name its name in limits and margins.
+	// api is the metric's name in a comparison; name is the one used in limits and margins.
 	api, name string
 	isLatency bool
 }
@@ -201,7 +201,7 @@ func (r report) compared(number int, margins map[string]float64) (losses []loss)
 		d := differences[w.api]
 		margin, hasMargin := margins[w.name]
 		isRepeated := w.api == "score" && d.equals(differences["pass_share"])
-		// a success rate is unknown only if the tasks share no question
+		// success_rate is reported even without a difference, which is missing only if the tasks share no question
 		isNews := d.Difference != nil && !isRepeated && !w.isLatency || w.api == "success_rate"
 		if hasMargin || isNews {
 			losses = append(losses, loss{number, w, d, margin})

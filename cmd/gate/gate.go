@@ -28,8 +28,8 @@ type Options struct {
 	RequireFit bool
 	// FailUnder are the limits, by metric: maximums for latency and cost, minimums for all others.
 	FailUnder map[string]float64
-	// JUnit, Markdown and Out are the paths of output files; empty means none. StepSummary is a file to which the
-	// table of Markdown is also appended.
+	// JUnit, Markdown and Out are the paths of output files; empty means none. StepSummary is a file to which the Markdown
+	// table is also appended.
 	JUnit, Markdown, StepSummary, Out string
 	// Result receives the summary, Progress the progress lines. With IsTerminal one progress line is rewritten in place.
 	Result, Progress io.Writer

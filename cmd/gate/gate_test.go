@@ -315,7 +315,7 @@ func TestAReportForCIServers(t *testing.T) {
 		read.Suites[1].Cases[0].Properties.List)
 }
 
-// An endless file is not read to its end.
+// Reading a file that never ends fails at the size limit.
 func TestFilesAreReadWithBounds(t *testing.T) {
 	t.Parallel()
 	_, err := ReadSpec("/dev/zero", os.LookupEnv)

@@ -251,16 +251,16 @@ func (s *Spec) takeList(name string, kind kindOfValue, node *yaml.Node, wrong fu
 	return nil
 }
 
-// lineOf is the member in which an entry's line number is kept.
+// lineOf is the key under which an entry stores its line number.
 const lineOf = "\x00line"
 
-// itemPass is the metric that limits, for every question, the share of its runs that must pass.
+// itemPass is the metric of a limit on every question: the minimum share of its runs that must pass.
 const itemPass = "item_pass"
 
 // meaningAgreement is a metric of tasks whose answers a model groups by meaning; other tasks do not have it.
 const meaningAgreement = "meaning_agreement"
 
-// Metrics are the metrics that can have limits: minimums for a variant and, for the last two, maximums.
+// Metrics are the metrics that can have limits. The limits of the last two are maximums, all others are minimums.
 var Metrics = []string{
 	"success_rate", "identical_rate", "agreement", meaningAgreement, "consensus", "similarity", "pass_rate",
 	"pass_rate_all",

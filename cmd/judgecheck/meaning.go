@@ -20,11 +20,11 @@ import (
 )
 
 // meaningsCSV has 200 questions, half in Chinese and half in English, each with four answers that people put into
-// groups. A third of the questions is kept aside: prompts must not be tuned on them. In each language, the questions
-// are made from ten templates with ten subjects each. Their answers state the same value in other words, another value
-// in the same words, or no value at all.
+// groups. A third of the questions are held out: prompts must not be tuned on them. In each language, the questions are
+// made from ten templates with ten subjects each. Their answers state the same value in other words, another value in
+// the same words, or no value at all.
 //
-//go:embed meanings.csv
+// go:embed meanings.csv
 var meaningsCSV string
 
 // grouped is a labelled question.

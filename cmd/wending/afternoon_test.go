@@ -42,7 +42,7 @@ func reviewsOf(t *testing.T, url, id string) (all []struct{ Reviewer, Verdict, N
 	return told.Items
 }
 
-// goOffline cuts the browser off, or connects it again.
+// goOffline disconnects the browser from the network, or reconnects it.
 func (b *tab) goOffline(is bool) {
 	b.do(chromedp.ActionFunc(func(ctx context.Context) error {
 		_, err := network.EmulateNetworkConditionsByRule(is,

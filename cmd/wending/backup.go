@@ -141,7 +141,7 @@ func checkBackup(ctx context.Context, path string, stdout io.Writer) error {
 	return err
 }
 
-// recordBackup records in the database at url that a backup of some bytes has finished.
+// recordBackup records in the database at url that a backup of the given size has finished.
 func recordBackup(ctx context.Context, url string, bytes int64) error {
 	store, err := db.Open(ctx, url, 1)
 	if err != nil {
@@ -185,7 +185,7 @@ func (s *Settings) backupPlan() (next func(time.Time) time.Time, place blob.Stor
 	return next, place, nil
 }
 
-// backUpEvery is how often a process looks whether a scheduled backup is due.
+// backUpEvery is how often a process checks whether a scheduled backup is due.
 const backUpEvery = 20 * time.Second
 
 // backUp makes the scheduled backups until ctx ends.

@@ -196,7 +196,7 @@ func TestABackupIsRestored(t *testing.T) {
 	}
 }
 
-// A restore never overwrites existing data, not even a single account, task, entry of the library or of the audit.
+// A restore never overwrites existing data, not even a single account, task, library entry or audit entry.
 func TestNothingIsRestoredOverWhatIsThere(t *testing.T) {
 	t.Parallel()
 	source, file := dbtest.Folder(t), filepath.Join(t.TempDir(), "backup.tar.gz")

@@ -56,8 +56,8 @@ type arena struct {
 
 	mu     sync.Mutex
 	faults map[string]int
-	// losses counts the workers that were killed or frozen. For each loss, as many calls may be repeated as the worker
-	// had lanes.
+	// losses counts the workers that were killed or frozen. Each loss may cause at most one repeated call per lane of the
+	// worker.
 	losses int
 	// redisIsBusy means that a long fault of Redis is in progress.
 	redisIsBusy atomic.Bool
@@ -87,7 +87,7 @@ func newCountingAgent(t *testing.T, latency time.Duration) *countingAgent {
 		a.calls[key]++
 		a.mu.Unlock()
 		time.Sleep(a.latency*3/4 + rand.N(a.latency/2)) // the agent's latency
-		// The number of the unit follows the launch's id, and the number of the turn or vote follows that.
+		// In the key, the unit's number follows the launch's id, and the number of the turn or vote follows the unit's.
 		if unit := strings.Split(key, "-")[6]; !a.isWell.Load() && strings.HasSuffix(unit, "7") {
 			http.Error(w, "down", http.StatusInternalServerError)
 			return
@@ -135,7 +135,7 @@ func newArena(t *testing.T, workers, lanes int, latency time.Duration) *arena {
 	a.queue, err = jobs.NewQueue(a.redis.url())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = a.queue.Close() })
-	// Each time a launch ends, a row is added to the table ended.
+	// Each time a launch ends, a row is added to the table named ended.
 	_, err = a.tables.Exec(`CREATE TABLE ended (launch_id uuid);
 		CREATE FUNCTION note_end() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO ended
 		VALUES (NEW.id); RETURN NEW; END $$;
@@ -322,7 +322,7 @@ func (a *arena) exhaustConnections(hold time.Duration) {
 	for end := time.Now().Add(hold); time.Now().Before(end); {
 		connection, err := sqlx.Connect("postgres", a.postgres.URL())
 		if err != nil {
-			time.Sleep(20 * time.Millisecond) // until one is returned
+			time.Sleep(20 * time.Millisecond) // wait until a connection is free
 			continue
 		}
 		taken = append(taken, connection)
@@ -469,8 +469,8 @@ func (a *arena) createConversations(count int) string {
 
 const conversationTurns = 4
 
-// fourVariants returns the fields of a task that sends two prompts to two saved agents, five times: as many runs per
-// question as in a plain task of this suite.
+// fourVariants returns the fields of a task that sends two prompts to two saved agents, each combination five times: as
+// many runs per question as in a plain task of this suite.
 func (a *arena) fourVariants() map[string]string {
 	a.t.Helper()
 	var prompts, agents []string

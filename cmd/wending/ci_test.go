@@ -111,8 +111,8 @@ type action struct {
 
 var ofInput = regexp.MustCompile(`^\$\{\{ inputs\.(\w+) \}\}$`)
 
-// The action for GitHub and its example fit each other; its steps install the program, refuse one that was changed, and
-// pass arguments that the program accepts.
+// The action for GitHub and its example match; its steps install the program, refuse one that was changed, and pass
+// arguments that the program accepts.
 func TestTheActionForGitHubRunsAnEvaluation(t *testing.T) {
 	t.Parallel()
 	var made action
@@ -168,8 +168,8 @@ func TestTheActionForGitHubRunsAnEvaluation(t *testing.T) {
 	require.Contains(t, output, "FAILED", "a changed archive is not installed")
 }
 
-// The component for GitLab and its example fit each other; its job installs the program, passes arguments that the
-// program accepts, and comments on the merge request even if the evaluation failed.
+// The component for GitLab and its example match; its job installs the program, passes arguments that the program
+// accepts, and comments on the merge request even if the evaluation failed.
 func TestTheComponentForGitLabRunsAnEvaluation(t *testing.T) {
 	t.Parallel()
 	var head struct {

@@ -10,7 +10,7 @@ import (
 	"wending/db/measure/facts"
 )
 
-// numbered matches the answers in a prompt that asks for groups, with their numbers.
+// numbered matches each answer, with its number, in a prompt that asks for groups.
 var numbered = regexp.MustCompile(`(?s)Answer (\d+):\n<data-\w+>\n(.*?)\n</data-\w+>`)
 
 // concluded matches the conclusion of one of the demo's answers.

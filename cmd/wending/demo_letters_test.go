@@ -15,7 +15,7 @@ import (
 	"wending/static"
 )
 
-// In the demo's two long answers, one run has one wrong number, and only that is reported.
+// Each of the demo's two long answers gets a wrong number in one run of five, and only that number is reported.
 func TestTheDemoHasAWrongNumberInALongAnswer(t *testing.T) {
 	t.Parallel()
 	set, err := dataset.Read(t.Context(), "demo.csv", static.Content("demo.csv"), dataset.Layout{})

@@ -10,7 +10,8 @@ import (
 	"wending/jobs/blob"
 )
 
-// space returns the least room on the disks on which a process with pages stores data.
+// space returns the free and total space of one disk: of those on which a process with pages stores data, the one with
+// the least free space.
 func (s *Settings) space() (blob.Space, error) {
 	folders := []string{s.DataDir}
 	for _, folder := range s.folders() {
@@ -22,7 +23,7 @@ func (s *Settings) space() (blob.Space, error) {
 // watchDiskEvery is how often the disk is measured.
 const watchDiskEvery = time.Minute
 
-// watchDisk warns in the log when the disk becomes nearly full or full, and when it has room again, until ctx ends.
+// watchDisk warns in the log when the disk becomes nearly full or full, and when it has space again, until ctx ends.
 func (p *program) watchDisk(ctx context.Context) {
 	tick := time.NewTicker(watchDiskEvery)
 	defer tick.Stop()

@@ -45,7 +45,7 @@ type warning struct{ text string }
 
 func (w warning) Error() string { return w.text }
 
-// Run checks the settings and everything that they name, and prints what to do about what is wrong. It changes nothing,
+// Run checks the settings and everything that they name, and prints a remedy for each problem. It changes nothing,
 // except that it writes and removes a small file in the store.
 func (doctorCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) error {
 	d := &doctor{settings: s, out: stdout}
@@ -262,7 +262,7 @@ func hostsOf(saved []upkeep.SavedAddress, kind string) (hosts []string) {
 	return slices.Compact(hosts)
 }
 
-// reach connects to all hosts at once, within doctorTime in all, and names those that it cannot connect to.
+// reach connects to all hosts in parallel, for at most doctorTime in total, and names those that it cannot connect to.
 func reach(ctx context.Context, gate *guard.Guard, hosts []string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, doctorTime)
 	defer cancel()

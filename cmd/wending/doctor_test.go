@@ -11,8 +11,8 @@ import (
 	"wending/db/dbtest"
 )
 
-// The doctor finds everything in order beside a running program, and names what is wrong and what to do about it. It
-// leaves no key behind.
+// The doctor finds nothing wrong while the program runs normally; otherwise it names each problem and its remedy. It
+// never creates a key.
 func TestTheDoctorSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	database, redis, folder := dbtest.Start(t), dbtest.Redis(t), dbtest.Folder(t)

@@ -42,7 +42,7 @@ func codesIn(cell string) (codes []string) {
 	return codes
 }
 
-// The table of settings has every setting once, with its default.
+// The table of settings lists every setting once, with its default.
 func TestTheDocumentOfSettingsIsTheProgramsOwn(t *testing.T) {
 	t.Parallel()
 	documented := map[string]string{}
@@ -64,7 +64,7 @@ func TestTheDocumentOfSettingsIsTheProgramsOwn(t *testing.T) {
 	require.Equal(t, settings, documented)
 }
 
-// The API's table of error codes has every code once, with its status.
+// The API's table of error codes lists every code once, with its status.
 func TestTheDocumentOfErrorCodesIsTheProgramsOwn(t *testing.T) {
 	t.Parallel()
 	documented := map[string]string{}
@@ -81,7 +81,7 @@ func TestTheDocumentOfErrorCodesIsTheProgramsOwn(t *testing.T) {
 	require.Equal(t, codes, documented)
 }
 
-// The table of possible outcomes of a run has every code that pages explain.
+// The table of possible outcomes of a run lists every code that pages explain.
 func TestTheDocumentOfFailuresIsTheCatalogues(t *testing.T) {
 	t.Parallel()
 	var documented, explained []string

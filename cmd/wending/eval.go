@@ -45,8 +45,8 @@ func (e *exitError) Error() string { return e.err.Error() }
 
 func (e *exitError) Unwrap() error { return e.err }
 
-// Run runs the evaluation: it exits with 0 if the evaluation passed, 1 if it is below a limit, 2 if it could not
-// run.
+// Run runs the evaluation. It exits with 0 if the evaluation passed, 1 if it did not pass, and 2 if it could not be
+// completed.
 func (c evalCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, stdout io.Writer,
 	stderr errorWriter) error {
 	err := c.run(ctx, s, log, stdout, stderr)

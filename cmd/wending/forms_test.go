@@ -94,7 +94,8 @@ func TestTheFormsSpeakWithAFullLibrary(t *testing.T) {
 	}
 }
 
-// A file of answers is checked when it is chosen, columns are chosen from those that it has, and it is sent only once.
+// A file of answers is checked when it is chosen, the column of answers is selected from those in the file, and the
+// file is sent only once.
 func TestAFileOfAnswersIsCheckedBeforeItIsImported(t *testing.T) {
 	t.Parallel()
 	program := start(t, "up", "--data-dir", startedFolder(t), "--listen-addr", "127.0.0.1:0")

@@ -55,7 +55,7 @@ func (s *siege) archive(items, runs func(w io.Writer)) []byte {
 
 func oneItem(w io.Writer) { _, _ = io.WriteString(w, archiveItem) }
 
-// archiveRuns returns a function that writes n runs of one question, each with the member that member writes.
+// archiveRuns returns a function that writes n runs of one question, each with an additional member that member writes.
 func archiveRuns(n int, member func(w io.Writer)) func(io.Writer) {
 	return func(w io.Writer) {
 		for run := range n {

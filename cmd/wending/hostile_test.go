@@ -94,7 +94,7 @@ func (s *siege) attack(name string, most bounds, run func() (answer string)) {
 	require.NoError(s.t, os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", s.Process.Pid), []byte("5"), 0), "reset its peak")
 	pause := 20 * time.Millisecond // a person does not click faster than this
 	if !s.isFull {
-		pause = 200 * time.Millisecond // other tests need the machine, and this time is not judged
+		pause = 200 * time.Millisecond // other tests share the machine, and a short run does not check this time
 	}
 	watching, stop := context.WithCancel(s.t.Context())
 	slowest := make(chan time.Duration)
@@ -171,7 +171,7 @@ func (s *siege) table() string {
 	return text.String()
 }
 
-// together runs work n times at once and counts the results.
+// together runs work n times concurrently and counts the results.
 func together(n int, work func(n int) string) string {
 	answers, counts := make(chan string), map[string]int{}
 	for i := range n {
@@ -495,7 +495,7 @@ func (s *siege) stuck(n int, path string) (end func()) {
 		require.NoError(s.t, err)
 		open = append(open, connection)
 	}
-	time.Sleep(5 * time.Second) // the requests hold their resources that long
+	time.Sleep(5 * time.Second) // how long the requests hold their resources
 	return func() {
 		for _, connection := range open {
 			_ = connection.Close()

@@ -30,7 +30,7 @@ func (s Settings) secretKeys() (secret.Keys, error) {
 		if err := os.MkdirAll(s.DataDir, 0o755); err != nil { //nolint:gosec // PostgreSQL may run under its own account
 			return secret.Keys{}, fmt.Errorf("create the data folder: %w", err)
 		}
-		// The file is hard-linked into place, so that two processes that start at once use the same key.
+		// The file is hard-linked into place, so that two processes that start at the same time use the same key.
 		if err := s.writeKeys([]string{freshKey()}, os.Link); err != nil && !errors.Is(err, os.ErrExist) {
 			return secret.Keys{}, err
 		}

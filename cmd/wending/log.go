@@ -24,9 +24,9 @@ func newLogger(w io.Writer, s Settings) *slog.Logger {
 	return slog.New(&calmHandler{Handler: handler, repeats: &repeats{seen: map[string]*failure{}}})
 }
 
-// catchOthers lets the log have what libraries would print on their own.
+// catchOthers redirects to the log what libraries would otherwise print themselves.
 func catchOthers(log *slog.Logger) {
-	slog.SetDefault(log) // package log, too
+	slog.SetDefault(log) // redirects the standard log package, too
 	redis.SetLogger(redisLog{log})
 }
 
@@ -37,9 +37,9 @@ func (l redisLog) Printf(ctx context.Context, format string, values ...any) {
 	l.log.WarnContext(ctx, "the Redis client reports a failure, will retry", "error", fmt.Sprintf(format, values...))
 }
 
-// calmHandler logs a failure that repeats at most every few minutes, with how often it has occurred: an outage has one
-// cause, but many parts of the program retry every second. Failures are warnings and errors with an "error"; they are
-// the same if they differ in digits only, such as ids and ports.
+// calmHandler logs a repeated failure at most once every few minutes, with the number of its occurrences: an outage has
+// one cause, but many parts of the program retry every second. Failures are warnings and errors with an "error"
+// attribute; two failures count as the same if they differ only in digits, such as ids and ports.
 type calmHandler struct {
 	slog.Handler
 	*repeats
@@ -56,7 +56,8 @@ type failure struct {
 	suppressed int
 }
 
-// When a failure is logged again, and how many kinds of failures are told apart.
+// The time after which a repeated failure is logged again, and the maximum number of different failures that are
+// tracked.
 const (
 	repeatAfter  = 5 * time.Minute
 	mostFailures = 1000

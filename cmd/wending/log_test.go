@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A failure that repeats is one line, and after some minutes another one with how often it has occurred. Other lines
-// are logged each time. Every line is JSON if that was asked for, also the error with which the program ends.
+// A repeated failure is logged once, and again after some minutes with the number of its occurrences. Other lines are
+// logged each time. If JSON is requested, every line is JSON, even the error with which the program ends.
 func TestAFailureIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	var written bytes.Buffer

@@ -55,15 +55,15 @@ var (
 	makeStarted sync.Once
 )
 
-// startedFolder returns a copy of a data folder in which the program has run before, with nothing in it. It takes a
-// quarter of the processor time that the first start in an empty folder does.
+// startedFolder returns a copy of the data folder of a program that has run once and stored no data. Starting in it
+// takes a quarter of the processor time of a first start in an empty folder.
 func startedFolder(t *testing.T) string {
 	t.Helper()
 	makeStarted.Do(func() {
 		dir, err := dbtest.MakeFolder()
 		require.NoError(t, err)
 		start(t, "up", "--data-dir", dir, "--listen-addr", "127.0.0.1:0").stopped(t)
-		// each program has a demo agent at an address of its own
+		// so that each copy gets its own demo agent, at its own address
 		require.NoError(t, errors.Join(os.Remove(dir+"/demo.address"), os.Remove(dir+"/demo.ticket")))
 		startedOnce = dir
 	})
@@ -297,8 +297,8 @@ func TestSIGTERMDrainsAndExitsWithZero(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(dir, "postgres", "postmaster.pid"), "the database ended in order")
 }
 
-// A process that waits for another's migration ends at once and without an error when it is stopped, like one that is
-// waiting for calls.
+// A process that waits for another's migration ends immediately and without an error when it is stopped, like one that
+// is waiting for calls.
 func TestSIGTERMEndsAProcessThatWaitsForAMigration(t *testing.T) {
 	t.Parallel()
 	database := dbtest.Start(t)
@@ -607,8 +607,8 @@ func TestAWorkerLeavesANewerSchemaAlone(t *testing.T) {
 	require.Contains(t, log.String(), "restore a backup made before the upgrade")
 }
 
-// When a newer version migrates the database, a web process remains live, but answers requests no more, and says why
-// once.
+// When a newer version migrates the database, a web process remains live, but no longer answers requests, and logs the
+// reason once.
 func TestAWebProcessRetiresWithANewerSchema(t *testing.T) {
 	t.Parallel()
 	database := dbtest.Start(t)

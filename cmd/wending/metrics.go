@@ -51,8 +51,8 @@ func (v vitals) Collect(all chan<- prometheus.Metric) {
 	all <- prometheus.MustNewConstMetric(waitSeconds, prometheus.CounterValue, pool.WaitDuration.Seconds())
 }
 
-// installation are the metrics of the whole installation, which every process with pages has. They are read at most
-// every few seconds, and missing while the database does not answer.
+// installation are the metrics of the whole installation, which every process with pages exports. They are read at most
+// every few seconds, and are missing while the database does not respond.
 type installation struct {
 	store *db.Store
 	mu    sync.Mutex
@@ -93,7 +93,7 @@ func (i *installation) Describe(all chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (i *installation) Collect(all chan<- prometheus.Metric) {
 	now, err := i.figures()
-	if err != nil { // wending_postgres_up tells
+	if err != nil { // wending_postgres_up reports it
 		return
 	}
 	gauge := func(what *prometheus.Desc, value float64, labels ...string) {

@@ -175,7 +175,7 @@ func projectNamed(ctx context.Context, store people.People, text string) (people
 	if id, err := uuid.Parse(text); err == nil {
 		return store.Project(ctx, id)
 	}
-	if text == "默认" { // the existing account may have been renamed
+	if text == "默认" { // the default project, even if it has been renamed
 		return store.Project(ctx, db.DefaultProject)
 	}
 	found, err := store.ProjectNamed(ctx, text)

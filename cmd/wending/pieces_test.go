@@ -65,7 +65,7 @@ func inPieces(t *testing.T, address string) string {
 		}
 		w.WriteHeader(recorded.Code)
 		for n, piece := range cut(recorded.Body.Bytes()) {
-			for range 2 { // the first report may precede the piece; a head alone is not painted
+			for range 2 { // the first report may precede the piece; the head alone is never painted
 				if n > 1 {
 					select {
 					case <-painted:

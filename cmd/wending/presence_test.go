@@ -131,7 +131,7 @@ func TestTwoAccountsSeeEachOthersVerdicts(t *testing.T) {
 	require.NotContains(t, p.stopped(t), "level=ERROR")
 }
 
-// asked returns how many requests for news a page has made since it was loaded, and how many seconds ago that was.
+// asked returns how many requests for news a page has made since it was loaded, and how many seconds ago it was loaded.
 func (b *tab) asked() (count int, seconds float64) {
 	b.t.Helper()
 	var seen struct {
@@ -146,8 +146,7 @@ func (b *tab) asked() (count int, seconds float64) {
 	return seen.Count, seen.Seconds
 }
 
-// An open page asks for news at most once a second, whatever happens: less often once nothing changes, and not at all
-// while it is hidden.
+// An open page asks for news at most once a second, less often once nothing changes, and not at all while it is hidden.
 func TestAnOpenPageAsksAtMostOnceASecond(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {

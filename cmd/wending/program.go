@@ -207,8 +207,8 @@ func (p *program) sealStored(ctx context.Context) error {
 // errStopped means that a process was stopped before it had started, which is not a failure.
 var errStopped = errors.New("stopped before it had started")
 
-// unlessStopped returns errStopped instead of an error of starting if the process is being stopped, which interrupts
-// what it waits for, such as the migration of another process.
+// unlessStopped returns err or, if the process is being stopped, errStopped: stopping interrupts what the start is
+// waiting for, such as another process's migration, and so causes an error.
 func unlessStopped(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return errStopped
@@ -411,7 +411,7 @@ func (p *program) watchSchema(ctx context.Context) error {
 }
 
 // retire waits until a newer version of the program has migrated the database. From then on the process changes
-// nothing, and answers every request but probes with this reason, until it is stopped.
+// nothing, and answers every request except probes with this error, until it is stopped.
 func (p *program) retire(ctx context.Context) {
 	if err := p.watchSchema(ctx); err != nil {
 		p.log.ErrorContext(ctx, "no more requests are answered, stop this process", "error", err)

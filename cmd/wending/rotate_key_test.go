@@ -108,7 +108,7 @@ func TestTheKeyInTheDataFolderIsRotated(t *testing.T) {
 }
 
 // A process whose key is not the database's exits with an error that names SECRET_KEY, and changes nothing, even before
-// the database has any secret. The page of workers shows it until it starts with the right key.
+// the database has any secret. The page of workers shows the process until it starts with the right key.
 func TestAProcessWithAnotherSecretKeyDoesNotStart(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })

@@ -28,7 +28,7 @@ const (
 	ofTestData = "data of tests"
 )
 
-// unscoped maps the declarations whose statements on projects' tables name no scope to the reason.
+// unscoped lists the declarations whose statements on projects' tables name no scope, each with the reason.
 var unscoped = map[string]string{
 	"db/dbtest SeedVariants": ofTestData,
 
@@ -94,7 +94,7 @@ func projectTables(t *testing.T) *regexp.Regexp {
 	return regexp.MustCompile(`\b(FROM|JOIN|UPDATE|INTO) (` + strings.Join(tables, "|") + `)\b`)
 }
 
-// scopedBy are the ways in which a declaration names a scope, or the project itself.
+// scopedBy matches the ways in which a declaration names a scope, or the project itself.
 var scopedBy = regexp.MustCompile(`project_id|\bWithin\(|taskWithin\(|scope (db\.)?Scope\b`)
 
 // Every statement on a table of projects names the scope, or only works on objects that its caller found within

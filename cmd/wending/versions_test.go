@@ -17,8 +17,9 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// All that stores and reads works on the PostgreSQL that comes first on PATH: a task from start to end, its pages and
-// exports, more runs, a backup and its restore, and a deletion. 'make versions' runs it on every supported version.
+// Everything that stores or reads data works on the PostgreSQL that comes first on PATH: a task from start to end, its
+// pages and exports, more runs, a backup and its restore, and a deletion. 'make versions' runs it on every supported
+// version.
 func TestEverythingWorksOnThisPostgres(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) { agenttest.Stream(w, "答 "+call.Question) })

@@ -73,7 +73,7 @@ func NewGuard(config Config) *Guard {
 		open: map[*admitted]struct{}{}, begun: map[uuid.UUID]struct{}{}}
 }
 
-// Require takes over the routes of a server. It fails if a route has no rule or a rule has no route.
+// Require registers the routes of a server. It fails if a route has no rule or a rule has no route.
 func (g *Guard) Require(routes []*echo.Route) error {
 	for _, route := range routes {
 		if route.Method == echo.RouteNotFound {
@@ -482,8 +482,8 @@ func keepsProject(c echo.Context, asked ask, info request.Info) bool {
 		c.Request().Method == http.MethodGet && !request.IsFragment(c.Request()) && !request.IsAPI(c.Request())
 }
 
-// lead answers a request whose sender must complete another step first: it redirects a page to that step and,
-// afterwards, back.
+// lead answers a request whose sender must complete another step first. A request for a page is redirected to that
+// step, which afterwards leads back to the page.
 func lead(c echo.Context, err error, there func(back string) string) error {
 	r := c.Request()
 	if request.IsAPI(r) {

@@ -32,8 +32,8 @@ func (h *handler) seal(ctx context.Context, kind string, detail any, lasts time.
 	return base64.RawURLEncoding.EncodeToString(sealed), err
 }
 
-// open decodes into detail what seal returned for the same kind. If kept was not sealed here or has expired, the fault
-// asks the user to start over.
+// open decodes kept, which seal returned for the same kind, into detail. If kept was not sealed here or has expired,
+// the fault asks the user to start over.
 func (h *handler) open(ctx context.Context, kind, kept string, detail any) error {
 	again := request.NewFault(request.CodeForbidden).WithMessage("login.provider.again")
 	sealed, err := base64.RawURLEncoding.DecodeString(kept)

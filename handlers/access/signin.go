@@ -26,7 +26,7 @@ import (
 	"wending/views/system"
 )
 
-// SignInConfig holds the dependencies of the pages.
+// SignInConfig holds the dependencies of the sign-in pages.
 type SignInConfig struct {
 	People people.People
 	// Cases implements changes to the data that People reads.
@@ -44,7 +44,7 @@ type SignInConfig struct {
 
 type handler struct{ SignInConfig }
 
-// RegisterSignIn adds the pages.
+// RegisterSignIn adds the routes of the sign-in pages.
 func RegisterSignIn(group *echo.Group, config SignInConfig) {
 	h := &handler{config}
 	group.GET(paths.Login, h.show)

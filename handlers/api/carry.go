@@ -67,7 +67,7 @@ type CarriableReviews struct {
 	Reviews    []Review `json:"reviews" nullable:"false" doc:"The verdicts in the earlier task"`
 }
 
-// NotCarriable counts the questions judged in the earlier task whose verdicts are left out, each for the first reason
+// NotCarriable counts the questions judged in the earlier task whose verdicts are left out, each under the first reason
 // that applies.
 type NotCarriable struct {
 	Judged   int `json:"judged" doc:"Questions already judged in the later task" example:"2"`

@@ -141,7 +141,7 @@ type librarySelection struct {
 	Prompts []string `json:"prompts,omitempty" doc:"Saved prompts: <id> or <id>@<version>; repeat the field in a form"`
 	Models  []string `json:"models,omitempty" doc:"Ids of saved models"`
 	Agents  []string `json:"agents,omitempty" doc:"Ids of saved agents"`
-	// Evaluators are at most ten evaluators.
+	// Evaluators has at most ten elements.
 	Evaluators []string `json:"evaluators,omitempty" doc:"Saved evaluators, at most ten: <id> or <id>@<version>"`
 	Meaning    string   `json:"meaning_model,omitempty" doc:"Id of the saved model that groups the answers to each question by meaning; empty if they are not grouped"`
 	Channels   []string `json:"channels,omitempty" doc:"Ids of saved channels; absent means the default channels"`

@@ -15,7 +15,7 @@ import (
 // secretFields are the fields that only administrators may replace once they are stored.
 var secretFields = []string{"api_key", "headers", "secret"}
 
-// replaced returns the secrets that a form replaces.
+// replaced returns the names of the secrets that a form replaces.
 func replaced(f *Upload) (names []string) {
 	for _, name := range secretFields {
 		if f.Value(name) != "" || f.isNull(name) {
