@@ -63,7 +63,7 @@ func (f *followed) renew(t *testing.T) {
 		mustBe(t, 201)
 }
 
-// fires makes a schedule fire, awaits its summary, and returns the new task with the entry of the trend.
+// fires makes a schedule fire, waits for the new task's summary, and returns the task and its point in the trend.
 func (f *followed) fires(t *testing.T, id string, ago int) (task, point object) {
 	t.Helper()
 	before := len(f.listed(t, "schedules/"+id+"/tasks"))

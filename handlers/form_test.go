@@ -70,7 +70,8 @@ func TestWithoutRoomForFilesEverythingTypedStays(t *testing.T) {
 	require.Zero(t, tasks, "nothing is left half done")
 }
 
-// Headers that cannot be parsed stay in their field to be corrected, even next to headers typed earlier.
+// Headers that cannot be parsed stay in their field to be corrected, even if the form carries headers that were typed
+// earlier.
 func TestHeadersWithATypoStayInTheirField(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)
@@ -427,7 +428,7 @@ func TestHintsBelongToTheirFields(t *testing.T) {
 			}
 		})
 		page.Find(".field-row > .hint").Each(func(_ int, hint *goquery.Selection) {
-			if hint.Find("a").Length() == 0 || hint.AttrOr("id", "") != "" { // other links lead elsewhere
+			if hint.Find("a").Length() == 0 || hint.AttrOr("id", "") != "" { // a hint without an id that contains a link need not belong to a field
 				require.True(t, described[hint.AttrOr("id", "")], "%s: %s", path, hint.Text())
 			}
 		})

@@ -261,7 +261,7 @@ func (s *site) exchange(request *http.Request) (response, error) {
 	return response{answer, body}, err
 }
 
-// together sends requests at once and returns their responses in the same order.
+// together sends requests concurrently and returns their responses in the same order.
 func (s *site) together(t testing.TB, requests ...*http.Request) []response {
 	t.Helper()
 	answers, failures := make([]response, len(requests)), make([]error, len(requests))

@@ -174,8 +174,8 @@ func (s *Server) keepPrivate(next echo.HandlerFunc) echo.HandlerFunc {
 }
 
 // measureRequests counts requests by route. Values that a client may invent (unknown paths, methods and hosts) share
-// one label, because every label stays in memory. Streams of events last as long as their clients want, so only how
-// many are open is counted.
+// one label, because every label stays in memory. Streams of events last as long as their clients want, so only the
+// number of open ones is measured.
 func measureRequests(registry *prometheus.Registry) echo.MiddlewareFunc {
 	streams := prometheus.NewGauge(prometheus.GaugeOpts{Name: "wending_streams",
 		Help: "Open streams of events, which the metrics of requests leave out."})
@@ -213,9 +213,9 @@ func requestMetrics(registry *prometheus.Registry) echo.MiddlewareFunc {
 	})
 }
 
-// refuseOtherSites refuses requests from another site's page that change something or cost work. It also refuses
-// any request to a host name that is not one of this site's, if the site's names are known or nobody signs in: if a
-// foreign name resolved to our address, another site's page would look like one of ours.
+// refuseOtherSites refuses requests from another site's page that change something or cost work. It also refuses any
+// request to a host name that is not one of this site's, if the site's names are known or nobody signs in: if someone
+// else's name resolved to our address, another site's page would look like one of ours.
 func (s *Server) refuseOtherSites(next echo.HandlerFunc) echo.HandlerFunc {
 	protection := http.NewCrossOriginProtection()
 	return func(c echo.Context) error {
@@ -255,7 +255,8 @@ func isLocalName(host string) bool {
 }
 
 // refuseRetired refuses requests once the process is retired, because their statements may not fit the tables of a
-// newer version. Probes and metrics tell operators about the process, and files are compiled in.
+// newer version. Probes and metrics, which tell operators about the process, and static files, which are compiled in,
+// remain available.
 func (s *Server) refuseRetired(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		select {

@@ -17,8 +17,8 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// uncounted maps selectors of the parts of pages whose digits count nothing that a page could list to what they
-// contain.
+// uncounted lists the parts of pages whose digits count nothing that a page could list. Its keys are CSS selectors, its
+// values describe what the parts contain.
 var uncounted = map[string]string{
 	"a, button, label, option, select, time": "what leads somewhere, what is entered, and moments",
 	"article.result":                         "a question with its answers: what it counts is in sight",
@@ -194,7 +194,7 @@ func TestEveryFigureIsExplained(t *testing.T) {
 		answer.page(t).Find(labels).Each(func(_ int, label *goquery.Selection) {
 			said := strings.Join(strings.Fields(label.Text()), " ")
 			section := label.Closest("section")
-			if !label.Is("h2") { // a heading may leave it to the labels below it
+			if !label.Is("h2") { // for a heading, a link at a label below it is enough
 				section = section.Find("h2, h3")
 			}
 			if said == "" || unexplained.MatchString(said) {

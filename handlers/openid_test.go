@@ -305,8 +305,8 @@ func mustQuery(t *testing.T, address, name string) string {
 	return u.Query().Get(name)
 }
 
-// age makes it appear that the rights of the provider's accounts were last read long ago; by, a PostgreSQL interval, is
-// how long ago.
+// age makes the rights of the provider's accounts look as if they were last read some time ago; by is how long ago, as
+// a PostgreSQL interval.
 func (s *guarded) age(t *testing.T, by string) {
 	t.Helper()
 	s.tables.MustExec(`UPDATE provider_sessions SET checked_at = now() - $1::interval`, by)
@@ -516,7 +516,8 @@ type passkeys struct {
 	lastKey string
 }
 
-// ceremony posts form to begin, and then posts to end the body that answer returns for the options in begin's response.
+// ceremony posts form to the path begin, passes the options in the response to answer, and posts the body that answer
+// returns to the path end.
 func (p *passkeys) ceremony(t *testing.T, begin, end string, form url.Values,
 	answer func(options string) string) response {
 	t.Helper()

@@ -11,13 +11,13 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// compareAs gives a verdict on a pair as somebody.
+// compareAs gives a verdict on a pair as the named reviewer.
 func (s *site) compareAs(t testing.TB, name, at, verdict, version string) response {
 	t.Helper()
 	return s.post(t, at, map[string]string{"reviewer": name, "verdict": verdict, "version": version})
 }
 
-// Two variants' answers are shown without names, in an order that stays; verdicts lead to the next pair, and the result
+// Two variants' answers are shown without names, in a stable order; verdicts lead to the next pair, and the result
 // appears when all pairs are compared.
 func TestPairsAreComparedOnPages(t *testing.T) {
 	t.Parallel()

@@ -185,8 +185,8 @@ func TestTheReportKeepsTheReadersPlace(t *testing.T) {
 }
 
 // A long question in which one fact differs takes up a sixth of a screen, and a question with equal answers takes up
-// one line. The heading above the fact appears next to the fold before it. After the last fact on a page, the key for
-// the next fact opens the first question of the next page.
+// one line. The heading above the fact appears next to the fold that precedes the fact. After the last fact on a page,
+// the key for the next fact opens the first question of the next page.
 func TestAQuestionTakesTheRoomOfItsDifference(t *testing.T) {
 	t.Parallel()
 	long := "## 概述\n\n" + strings.Repeat("本段说明办理的一般流程与注意事项，请当事人仔细阅读。\n\n", 25) +

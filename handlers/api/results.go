@@ -448,12 +448,12 @@ type streamedItem struct {
 	question report.Question
 	// shares are the pass shares by variant.
 	shares map[int]float64
-	// due are the planned runs of the question, in the form of runs that never took place.
+	// due has, for each planned run of the question, a run that never took place.
 	due []db.Run
 }
 
-// streamItem writes a question with its runs; if variant is not 0, only with that variant's. Runs that never took place
-// fill the gaps.
+// streamItem writes a question with its runs or, if variant is not 0, only with that variant's runs. A planned run that
+// never took place is written as one of due.
 func (h *handler) streamItem(ctx context.Context, stream *rest.StreamWriter, i streamedItem, task db.Task,
 	variant int) error {
 	stream.Open(struct {
@@ -464,7 +464,7 @@ func (h *handler) streamItem(ctx context.Context, stream *rest.StreamWriter, i s
 	}{newItem(i.Item, task.VariableNames), newLikeness(i.question, task.TotalVariants), newItemMeaning(i.question),
 		newVariantLikeness(i.question, task.Variants, i.shares)})
 	stream.Text(`,"runs":[`)
-	place, isFirst := 0, true // the place among all runs that the question should have
+	place, isFirst := 0, true // the position among all planned runs
 	write := func(r db.Run) {
 		if place++; variant != 0 && r.Variant != variant {
 			return

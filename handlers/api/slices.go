@@ -68,7 +68,7 @@ func newSlices(found []report.Slice) []slice {
 	return list
 }
 
-// numbersOf returns the numbers of a task and, if by names a column, also those of each value of the column.
+// numbersOf returns the numbers of a task and, if by is the name of a column, also those of each of its values.
 func (h *handler) numbersOf(ctx context.Context, task db.Task, by string,
 	withDefaults bool) (numbers report.Numbers, err error) {
 	results := report.New(h.Store)

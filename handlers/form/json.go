@@ -59,8 +59,8 @@ func formValue(member json.RawMessage) string {
 var lists = map[string]bool{"prompts": true, "models": true, "agents": true, "evaluators": true, "channels": true,
 	"retry_on": true, "columns": true, "events": true, "numbers": true}
 
-// questionIDs is a field with a list of texts, and may be repeated. The texts may contain commas, so it is stored as
-// JSON.
+// questionIDs is a field that contains a list of texts and may be repeated. It is stored as JSON, because the texts may
+// contain commas.
 const questionIDs = "question_ids"
 
 // QuestionIDs returns the values of the field question_ids. ok is false if the field is not a list of texts.

@@ -167,7 +167,7 @@ func (r *judgedReader) read(ctx context.Context, content []byte) error {
 	isHeader := func(cells []string) bool {
 		found := headerOf(ctx, cells)
 		_, hasID := found[export.JudgedQuestion]
-		_, hasVersion := found[export.JudgedVersion] // unlike the sheet of reviews in a report
+		_, hasVersion := found[export.JudgedVersion] // the sheet of reviews in a report has none
 		_, hasVerdict := found[judgedVerdict]
 		return hasID && hasVersion && hasVerdict
 	}

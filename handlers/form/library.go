@@ -271,7 +271,7 @@ func (c *fields) agentAddress(base library.Agent, check func(*url.URL) error, a 
 	c.headers(&a.Headers)
 }
 
-// Address checks the input for recognising a protocol: an address with headers and a payload.
+// Address checks the fields from which an agent's protocol is recognised: its address, headers and payload.
 func Address(form *Upload, base library.Agent, check func(*url.URL) error) (a library.Agent, faults []FieldFault) {
 	c, a := fields{form: form}, base
 	c.agentAddress(base, check, &a)

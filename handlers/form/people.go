@@ -30,7 +30,7 @@ func PersonFaults(err error, renamed map[string]string) ([]FieldFault, error) {
 	return faults, nil
 }
 
-// personLimit returns the description of the valid values.
+// personLimit returns the description of a field's valid values.
 func personLimit(wrong *identity.FieldError) request.Limit {
 	if choices := choicesOf(wrong); choices != nil {
 		return request.OneOf(choices...)

@@ -91,7 +91,7 @@ func (s Saver) saveModel(ctx context.Context, row *entries.Model, f *Upload) (uu
 	if row != nil {
 		id = row.ID
 	}
-	// the provider was removed a moment ago
+	// ErrGone means that the provider has just been removed
 	if id, err = s.Library.SaveModel(ctx, request.ScopeOf(ctx), id, m); errors.Is(err, db.ErrGone) {
 		return uuid.Nil,
 			[]FieldFault{{"provider_id", request.FieldFault("provider_id", request.ValidEntries()).WithCause(err)}}, nil

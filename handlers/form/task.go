@@ -87,8 +87,8 @@ func Task(ctx context.Context, form *Upload, base tasks.New, rules Rules) (n tas
 	return c.n, c.faults
 }
 
-// validate adds the faults that the limits of tasks find to those found when reading the form. Fields that could
-// not be read already have a fault.
+// validate adds the faults of fields that break the rules of tasks to the faults found while reading the form. Fields
+// that could not be read already have a fault.
 func (c *checker) validate() {
 	for _, wrong := range c.n.Validate() {
 		// targets that could not be read still count, so the address is not missing
@@ -181,7 +181,7 @@ func (c *checker) file(ctx context.Context) {
 	}
 	switch {
 	case c.form.Refused != nil:
-		return // no file is read at this point
+		return // the file has not been read
 	case c.form.File != nil && c.form.File.IsTooLarge:
 		c.fail("dataset_file", request.NewFault(request.CodeDatasetTooLarge))
 		return

@@ -88,7 +88,7 @@ func ReadText(w http.ResponseWriter, r *http.Request) (*Upload, error) {
 }
 
 // Read reads a form as a stream. A repeated field keeps its last value, and without a body, the form is empty. A file
-// waits on disk for a place at the gate, so slow clients occupy none, and only files with a place are in memory. If
+// waits on disk for a place at the gate, so slow clients occupy no place, and only files with a place are in memory. If
 // gate is nil, the form has no file.
 func Read(w http.ResponseWriter, r *http.Request, gate *request.Gate) (*Upload, error) {
 	return read(w, r, gate, dataset.MaxBytes)

@@ -447,7 +447,7 @@ type endpoints struct {
 	saver form.Saver
 }
 
-// RegisterAPI adds the endpoints: those that send a file to the API stream, all others to the API whole.
+// RegisterAPI adds the endpoints: to the API stream those that send a file, to the API whole all others.
 func RegisterAPI(whole, stream huma.API, config Config) {
 	e := &endpoints{config, form.Saver{Library: config.Library, Check: config.Check}}
 	e.registerEntries(whole)

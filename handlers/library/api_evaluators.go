@@ -143,7 +143,7 @@ func (e *endpoints) getEvaluatorVersion(ctx context.Context,
 // maxJudged is how many characters of an answer are judged when an evaluator is tried out.
 const maxJudged = 1 << 20
 
-// subjectOf returns the answer in a form, to be judged.
+// subjectOf returns the subject to be judged: the answer, variables and figures in a form.
 func subjectOf(submitted *form.Upload) (subject evaluate.Subject, err error) {
 	if subject.Values, err = variablesOf(submitted); err != nil {
 		return subject, err

@@ -27,7 +27,7 @@ type Schedule struct {
 	Cron      string     `json:"cron" doc:"Cron expression of five fields: minute, hour, day of the month, month, day of the week" example:"0 2 * * *"`
 	Timezone  string     `json:"timezone" doc:"IANA time zone of the cron expression" example:"Asia/Shanghai"`
 	IsEnabled bool       `json:"is_enabled"`
-	// Follow is what a firing copies.
+	// Follow decides what a firing takes from the library.
 	Follow   entries.Follow `json:"follow" doc:"latest: each firing takes credentials and the newest versions of prompts, evaluators and the dataset from the library, except a version that was not the newest when the task was created; frozen: each firing copies the task as it was created"`
 	Channels *[]string      `json:"channels" doc:"Ids of the channels for the copies; null means the task's own"`
 	Alert    *Alert         `json:"alert,omitempty" doc:"Absent if no metric is watched"`

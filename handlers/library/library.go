@@ -93,7 +93,7 @@ type kind[T any] struct {
 	entry func(T) entries.Entry
 	// cells returns an entry's cells in a list, in the columns of its kind.
 	cells func(c echo.Context, row T) []saved.Cell
-	// fill adds to the form the values of the entry row, nil for a new one, and the choices that the library offers. It
+	// fill adds to the form the values of the entry row (nil for a new entry) and the choices that the library offers. It
 	// does not overwrite typed values.
 	fill func(c echo.Context, f *saved.Form, row *T) error
 	// save stores the values of a form in the entry row, or in a new entry if row is nil.

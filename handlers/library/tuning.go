@@ -25,11 +25,11 @@ import (
 )
 
 const (
-	// tunedAtOnce is how many answers a changed evaluator judges at once when it is tried on answers that people have
-	// judged, tunedWithin how long that may take.
+	// tunedAtOnce is how many answers a changed evaluator judges concurrently when it is tried on answers that people have
+	// judged; tunedWithin limits the duration of such a trial.
 	tunedAtOnce = 4
 	tunedWithin = 100 * time.Second
-	// maxTuned is the maximum number of these answers.
+	// maxTuned is the maximum number of answers in such a trial.
 	maxTuned = 200
 )
 
@@ -52,7 +52,7 @@ type tuned struct {
 	answers []tunedAnswer
 }
 
-// tunedAnswer is one of these answers, with the verdict of the changed evaluator.
+// tunedAnswer is an answer that people have judged, with the verdict of the changed evaluator.
 type tunedAnswer struct {
 	review.JudgedAnswer
 	item    db.Item
@@ -60,8 +60,9 @@ type tunedAnswer struct {
 	verdict evaluate.Verdict
 }
 
-// tune has a changed evaluator judge at most most of the answers that people and the newest version that can be
-// compared with them have judged. Answers on which it reaches no verdict count for neither.
+// tune has a changed evaluator judge answers, at most as many as most, that both people and the evaluator have judged;
+// of the evaluator, it uses the newest version that can be compared with people. Answers on which the changed evaluator
+// reaches no verdict count for neither version.
 func tune(ctx context.Context, service *library.Service, evaluator uuid.UUID, most int,
 	ask asking) (t tuned, err error) {
 	scope, reviews := request.ScopeOf(ctx), review.New(service.Tasks.Store)
@@ -140,7 +141,7 @@ func (t *tuned) compare() {
 	t.Before, t.After = before.Fit(), after.Fit()
 }
 
-// rows returns the answers on which the changed evaluator and people part, or on which it reached no verdict.
+// rows returns the answers on which the changed evaluator and people disagree, or on which it reached no verdict.
 func (t *tuned) rows() (rows []saved.TriedRow) {
 	for _, one := range t.answers {
 		if passed := one.verdict.Passed; passed != nil && *passed == one.Person {
@@ -152,7 +153,8 @@ func (t *tuned) rows() (rows []saved.TriedRow) {
 	return rows
 }
 
-// tunedSize returns how many answers that people have judged the choice in a form asks for.
+// tunedSize returns the number of judged answers that the choice in a form requests; isTuned is false if the choice is
+// a different one.
 func tunedSize(chosen string) (size int, isTuned bool) {
 	for _, one := range saved.TunedSizes {
 		if chosen == saved.TunedChoice(one) {
@@ -167,7 +169,7 @@ type tuneFields struct {
 	Answers int            `json:"answers,omitempty" minimum:"1" maximum:"200" default:"20" doc:"Maximum number of answers; a judge is called for each of its votes on each answer"`
 }
 
-// TunedAnswer is an answer that people, an evaluator's saved version and a changed one have judged.
+// TunedAnswer is an answer judged by people, by an evaluator's saved version and by a changed version.
 type TunedAnswer struct {
 	TaskID     uuid.UUID `json:"task_id"`
 	QuestionID string    `json:"question_id" example:"q1"`
@@ -241,7 +243,7 @@ func (e *endpoints) tuneEvaluator(ctx context.Context, input *entryFormInput) (*
 	return output, nil
 }
 
-// saidBy returns why an evaluator reached a verdict, or none.
+// saidBy returns why an evaluator reached a verdict, or why it reached none.
 func saidBy(locale text.Locale, verdict evaluate.Verdict) string {
 	if verdict.ErrorCode != "" {
 		return locale.Reason(verdict.ErrorMessage)

@@ -276,7 +276,7 @@ func (h *handler) fillDataset(c echo.Context, view *saved.Form, row *entries.Dat
 	return nil
 }
 
-// changesShown is how many changed rows a page lists, changeShown how many characters of a value it shows.
+// changesShown is how many changed rows a page lists, and changeShown is how many characters of a value it shows.
 const (
 	changesShown = 100
 	changeShown  = 2000

@@ -263,7 +263,7 @@ func Window(c echo.Context) (db.Page, error) { return WindowOf(c, "page") }
 // WindowOf is like Window, for the second list of a page, which has its own parameter for the page number.
 func WindowOf(c echo.Context, name string) (db.Page, error) { return window(c, name, DefaultSize) }
 
-// SizedWindow is like Window, for a list whose default page size is usual.
+// SizedWindow is like Window, but with usual as the default page size.
 func SizedWindow(c echo.Context, usual int) (db.Page, error) { return window(c, "page", usual) }
 
 func window(c echo.Context, name string, usual int) (db.Page, error) {
@@ -291,7 +291,7 @@ func NewPager(path string, query url.Values, page db.Page, total int) ui.Pager {
 	return NewSizedPager(path, query, page, total, DefaultSize)
 }
 
-// NewSizedPager is like NewPager, for a list whose default page size is usual.
+// NewSizedPager is like NewPager, but with usual as the default page size.
 func NewSizedPager(path string, query url.Values, page db.Page, total, usual int) ui.Pager {
 	if page.Size != usual {
 		query.Set("page_size", strconv.Itoa(page.Size))

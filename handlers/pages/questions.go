@@ -31,7 +31,7 @@ type Chosen struct {
 	// IsKept reports that the file belongs to a saved dataset or another task, so its columns were confirmed
 	// when it was uploaded.
 	IsKept bool
-	// Fault is what is wrong with the file; nil means nothing.
+	// Fault describes what is wrong with the file; nil if nothing is.
 	Fault *request.Fault
 }
 

@@ -87,7 +87,8 @@ func (h *handler) toShare(ctx context.Context, task db.Task, submitted *form.Upl
 	return n, err
 }
 
-// makeShare creates a link to a task, limited to the questions in only unless it is nil, and returns its address.
+// makeShare creates a link to a task and returns its address. Unless only is nil, the link shows only the questions
+// with these ids.
 func (h *handler) makeShare(ctx context.Context, task db.Task, submitted *form.Upload, only []int64, field,
 	site string) (share people.Share, address string, faults []form.FieldFault, err error) {
 	n, err := h.toShare(ctx, task, submitted, field)
@@ -263,7 +264,7 @@ func (h *handler) prepareShared(ctx context.Context, share people.Share, task db
 	case share.Kind != people.ShareReplay:
 		return reading.New(h.Store, h.Files).Document(ctx, task,
 			reading.Contents{Link: link, OnlyAnswers: share.Kind == people.ShareResults, Only: setOf(share.ItemIDs)})
-	case share.Number == nil: // the unit's runs were removed with its launch's history
+	case share.Number == nil: // the history of the unit's launch was removed, including the runs
 		return nil, request.NewFault(request.CodeNotFound).WithMessage("share.gone")
 	}
 	return h.PrepareReplay(ctx, task, *share.Number, share.UnitID, link)

@@ -126,8 +126,8 @@ func opinionOf(verdicts []review.Review) (opinion string) {
 // Carriable holds the verdicts of the first task that can be carried over to the second.
 type Carriable struct {
 	Pairs []measure.Pair
-	// Judged, Changed, Failed, Standard, Files and Replaced count the questions judged in the first task that are
-	// left out, each by the first reason that applies.
+	// Judged, Changed, Failed, Standard, Files and Replaced count the questions judged in the first task that are left
+	// out, each under the first reason that applies.
 	Judged, Changed, Failed, Standard, Files, Replaced int
 }
 

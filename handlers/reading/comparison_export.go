@@ -24,8 +24,8 @@ import (
 const (
 	// compareTime limits how long the answers of two tasks are compared for an export.
 	compareTime = 10 * time.Minute
-	// comparedAtOnce is how many questions are in memory at once, comparedText how many characters of each answer a CSV
-	// file contains.
+	// comparedAtOnce is how many questions are in memory at the same time, and comparedText is the maximum number of
+	// characters of an answer in a CSV file.
 	comparedAtOnce = 5
 	comparedText   = 1_000_000
 )

@@ -212,7 +212,7 @@ func (r Reader) Document(ctx context.Context, task db.Task,
 	}, nil
 }
 
-// contained returns the questions that a document contains, and records in it how many were left out and how many
+// contained returns the questions that a document contains, and records in it how many were left out and how many were
 // chosen.
 func contained(d *results.Document, contents Contents) []report.Summary {
 	found := d.All

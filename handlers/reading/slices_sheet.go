@@ -14,8 +14,8 @@ import (
 // slicedMost is how many columns of a dataset the sheet of slices covers.
 const slicedMost = 10
 
-// slicesSheet returns a sheet with a row for each value of each column by which a task's questions can be grouped, and
-// for each variant; nil if there is no such column.
+// slicesSheet returns a sheet with one row per variant for each value of each column by which the task's questions can
+// be grouped; nil if there is no such column.
 func (r Reports) slicesSheet(ctx context.Context, task db.Task) (*export.Sheet, error) {
 	columns, err := r.reader.report.Columns(ctx, task)
 	if err != nil || len(columns) == 0 {

@@ -15,8 +15,8 @@ import (
 	"wending/views/summary"
 )
 
-// Summary reads a task's report in numbers; if by names a column, also the numbers of each of its values. Default
-// ratings of judges count only if withDefaults is true.
+// Summary reads a task's report in numbers; if by is the name of a column, also the numbers of each of its values.
+// Default ratings of judges count only if withDefaults is true.
 func (r Reader) Summary(ctx context.Context, task db.Task, by string, withDefaults bool) (summary.Summary, error) {
 	s := summary.Summary{Task: task, By: by, WithDefaults: withDefaults}
 	var matrix [][]measure.ComparedQuestion

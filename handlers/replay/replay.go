@@ -99,7 +99,7 @@ type eventsBody struct {
 
 type eventsOutput struct{ Body eventsBody }
 
-// RegisterAPI adds the endpoints: those that stream events to the API stream, all others to the API whole.
+// RegisterAPI adds the endpoints: to the API stream those that stream events, to the API whole all others.
 func RegisterAPI(whole, stream huma.API, config Config) {
 	h := &handler{config}
 	h.registerTools(whole)
@@ -233,7 +233,7 @@ func (h *handler) send(ctx context.Context, events rest.EventWriter, watcher *re
 	tick, heartbeat := time.NewTicker(rest.ReadEvery), time.NewTicker(rest.HeartbeatEvery)
 	defer tick.Stop()
 	defer heartbeat.Stop()
-	var seen engine.EventPosition // the last part that was read
+	var seen engine.EventPosition // the unit's last position when events were last read
 	for events.Err() == nil {
 		unit, err := watcher.Latest(ctx)
 		switch {

@@ -34,8 +34,8 @@ func Note(ctx context.Context, say func(*AuditEntry)) {
 	}
 }
 
-// Intend records and stores a request's intent if its route does not imply it. After an error the request must
-// not act.
+// Intend records and stores the intent of a request whose route does not imply it. After an error the request must not
+// act.
 func Intend(ctx context.Context, say func(*AuditEntry)) error {
 	Note(ctx, say)
 	if record, isThere := ctx.Value(auditKey{}).(*AuditRecord); isThere {

@@ -370,7 +370,7 @@ func ParameterFault(name string, limit Limit) *Fault {
 	return f
 }
 
-// FieldFault is like ParameterFault, for a form's field, which the details name, too.
+// FieldFault is like ParameterFault, for a field of a form; the details of the fault also name the field.
 func FieldFault(name string, limit Limit) *Fault {
 	f := ParameterFault(name, limit)
 	f.field = name
