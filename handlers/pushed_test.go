@@ -13,8 +13,8 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// launchesOf awaits the end of the n-th launch of a channel's only task, and returns, for every launch, its runs by id
-// in the order in which they were pushed.
+// launchesOf waits for the end of the n-th launch of a channel's only task, and returns the runs that each launch
+// pushed, in the order in which they were pushed.
 func (r *receiver) launchesOf(t *testing.T, n int) (launches [][]object) {
 	t.Helper()
 	dbtest.Await(t, 40*time.Second, "the end of the launch", func() bool { return len(r.of(t, "task.finished")) == n })

@@ -16,7 +16,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// clauses are a contract's answers, in which one number differs.
+// clauses returns the text of a contract. Two such texts differ only in the amount that different states.
 func clauses(different string) string {
 	var text strings.Builder
 	for n := range 40 {

@@ -250,7 +250,7 @@ func TestAReviewIsBlind(t *testing.T) {
 	requireShown("韩梅梅", answers, 24, 0)
 }
 
-// A changed judge is tried on the answers that people have judged, beside its saved version, and saved if it is better.
+// A changed judge is compared with its saved version on the answers that people have judged, and saved if it is better.
 func TestAJudgeIsTuned(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -289,8 +289,8 @@ func TestAJudgeIsTuned(t *testing.T) {
 	require.EqualValues(t, 1, s.entry(t, "GET", judge, nil, 200)["version"], "nothing was saved")
 }
 
-// Where a task asks for it, other people's verdicts are shown to a reviewer only after the reviewer's own, and
-// questions are complete after a number of reviewers.
+// If a task requires it, a reviewer sees other people's verdicts on a question only after judging it, and a question is
+// complete once a certain number of reviewers have judged it.
 func TestReviewersJudgeApart(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -343,7 +343,7 @@ func TestReviewersJudgeApart(t *testing.T) {
 	require.Equal(t, 5, shown("王五", "mine"), "a complete question waits for nobody else")
 	require.Equal(t, 1, s.get(t, "/tasks/"+id+"/review").page(t).Find("a[href*='review=done']").Length())
 
-	// 王五 has opened a question that waits for one more person: 赵六 is led to another one, and sees who is judging.
+	// 王五 has opened a question that waits for one more person: 赵六 gets another one next, and sees here who is judging.
 	put("韩梅梅", "q2")
 	require.Contains(t, s.as(t, "王五", "/tasks/"+id+"/review/2").page(t).Find("h1").Text(), "问2")
 	require.Contains(t, s.as(t, "赵六", "/tasks/"+id+"/review/2").page(t).Find(".position").Text(), "王五 正在评")

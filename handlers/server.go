@@ -68,7 +68,8 @@ type Config struct {
 	Files *blob.Disk
 	// Space measures the disk on which data is stored; nil means that it is not watched.
 	Space func() (blob.Space, error)
-	// SensitivePatterns are what no launch may send (people.ParsePattern), in projects without their own list.
+	// SensitivePatterns match what no launch may send (people.ParsePattern); they apply to projects without their own
+	// list.
 	SensitivePatterns []string
 	// Assets are the files that agents produce, each of at most AssetBytes.
 	Assets     blob.Store

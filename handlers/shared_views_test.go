@@ -9,8 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A link that is made beside a filtered report shows the answers to the questions that the filters select, and nothing
-// of the others.
+// A link created from a filtered report shows the answers to the questions that the filters select, and no others.
 func TestAFilteredReportIsShared(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

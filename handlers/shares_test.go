@@ -36,8 +36,8 @@ func (s *site) drawn(t *testing.T) (id string) {
 	return id
 }
 
-// A link shows what it was created for and the files of the shown runs, until it expires or is withdrawn; nothing of
-// other questions, of the agent or of the settings.
+// A link shows what it was created for and the files of the shown runs, until it expires or is withdrawn. It shows
+// nothing of other questions, the agent or the settings.
 func TestLinksShowWhatTheyAreForAndNothingElse(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -117,8 +117,8 @@ func TestLinksShowWhatTheyAreForAndNothingElse(t *testing.T) {
 	require.Zero(t, s.reports.Load(), s.told.String())
 }
 
-// A link must have a known kind. A link to a replay must also name exactly one question or unit of the task that has
-// runs.
+// A link must have a known kind. A link to a replay must also name exactly one question or unit of the task, which must
+// have runs.
 func TestLinksNeedWhatTheyShow(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -276,7 +276,7 @@ func TestGuessingIsStoppedForTheGuesserAlone(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, from(s.newBrowser(t), "10.0.0.6", "李雷", goodPassword), "elsewhere")
 	require.Equal(t, http.StatusSeeOther, from(known, "10.0.0.5", "李雷", goodPassword),
 		"from the same address, at a browser that the account knows")
-	for range 49 { // that many attempts take long by design
+	for range 49 { // counted directly, because real attempts are slow by design
 		_, err := s.people.Attempt(t.Context(), "address 10.0.0.7", 50)
 		require.NoError(t, err)
 	}

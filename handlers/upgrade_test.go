@@ -65,8 +65,8 @@ func TestAccountsOfOlderVersionsAreUpgraded(t *testing.T) {
 	s.ask(t, "wnd_pipeline", http.MethodGet, "/api/v1/users", nil).mustBe(t, 403)
 }
 
-// After the upgrade, the objects of an installation without accounts belong to the first project, which the first
-// user who follows the set-up link joins.
+// After the upgrade, the objects of an installation without accounts belong to the first project. The first user, who
+// follows the set-up link, joins that project.
 func TestAnInstallationWithoutAccountsIsUpgraded(t *testing.T) {
 	t.Parallel()
 	database := dbtest.Empty(t)

@@ -54,7 +54,7 @@ func TestAReviewFollowsAView(t *testing.T) {
 	view := s.entry(t, "POST", "views", object{"name": "劳动", "kind": "questions", "query": "column.category=劳动"},
 		201)["id"].(string)
 	at := "/tasks/" + id + "/review/next?saved=" + view
-	for range 2 { // to the address without the view's name, and to the first question
+	for range 2 { // two redirects: to the address without the view's name, then to the first question
 		at = s.get(t, at).Header.Get("Location")
 	}
 	numbers := map[string]bool{}

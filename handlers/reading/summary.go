@@ -75,8 +75,8 @@ func (r Reader) numbers(ctx context.Context, task db.Task, s *summary.Summary) (
 	return group.Wait()
 }
 
-// worstFirst returns slices with the lowest pass rate first or, among those without one, with the lowest agreement;
-// with several variants, it is their mean. The slice that combines several values comes last.
+// worstFirst sorts slices by pass rate and then by agreement, lowest first; unknown numbers come after known ones. If
+// there are several variants, the mean of their numbers counts. The slice that combines several values comes last.
 func worstFirst(all []report.Slice) []report.Slice {
 	const unknown = 2 // more than any share
 	mean := func(slice report.Slice, share func(report.SliceVariant) *float64) float64 {

@@ -67,7 +67,7 @@ func NewFailure(ctx context.Context, err error) huma.StatusError { return newFai
 func newFailure(ctx context.Context, err error) *failure {
 	f, locale := request.FaultOf(err), request.From(ctx).Locale
 	details, _ := f.Details(locale)
-	if name := f.Parameter(); name != "" && len(details) == 0 { // clients need not read the name out of the message
+	if name := f.Parameter(); name != "" && len(details) == 0 { // so that clients need not parse the message for the name
 		details = []request.RowDetail{{Column: name, Message: f.Message(locale)}}
 	}
 	body := &failure{status: f.Status(), Code: f.Code(), Message: f.Message(locale), Details: details}
@@ -108,7 +108,7 @@ type Endpoint struct {
 	HasColumns bool
 	// Body is the request's body; nil means none.
 	Body *huma.RequestBody
-	// Responses are additional or replaced responses, by status.
+	// Responses are additional responses, or replacements for the usual ones, by status.
 	Responses map[string]*huma.Response
 }
 

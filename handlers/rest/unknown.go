@@ -37,8 +37,8 @@ func refuseUnknown(api huma.API, takesBody bool) func(huma.Context, func(huma.Co
 	}
 }
 
-// ColumnsParameter describes the parameters that filter a list by a column of the dataset: an object whose members are
-// the parameters.
+// ColumnsParameter is the name under which the parameters that filter a list by a column of the dataset are described:
+// as one object, whose members are the parameters.
 const ColumnsParameter = "columns"
 
 // Columns describes the parameters that filter a list by a column of the dataset.

@@ -191,7 +191,7 @@ func (h *handler) read(ctx context.Context, file io.ReaderAt, size int64) (uuid.
 	return id, err
 }
 
-// bodyOf returns the archive in a request while it arrives.
+// bodyOf returns a reader of the archive in a request, which may still be arriving.
 func bodyOf(w http.ResponseWriter, r *http.Request) (io.Reader, error) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxArchive)
 	if !strings.HasPrefix(r.Header.Get("Content-Type"), "multipart/form-data") {

@@ -43,7 +43,7 @@ func (p *Pages) showPairs(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, judging.PairsPage(frame, shown))
 }
 
-// drawPairs draws the pairs of two variants that are still missing, and leads to the first that waits.
+// drawPairs draws the pairs of two variants that are still missing, and redirects to the first that waits.
 func (p *Pages) drawPairs(c echo.Context) error {
 	task, err := p.reviewedTask(c)
 	if err != nil {
@@ -116,8 +116,8 @@ func (p *Pages) renderBlindPair(c echo.Context, shown judging.BlindPair, status 
 	return pages.Render(c, status, judging.BlindPairPage(frame, shown))
 }
 
-// judgePair stores the reader's verdict on a pair, and leads to the next one. If it is refused, the page shows the
-// reason beside the current verdict.
+// judgePair stores the reader's verdict on a pair, and redirects to the next pair. If the verdict is refused, the page
+// shows the reason next to the current one.
 func (p *Pages) judgePair(c echo.Context) error {
 	ctx := c.Request().Context()
 	submitted, err := form.ReadText(c.Response(), c.Request())

@@ -98,7 +98,7 @@ func (p *Pages) selectedReport(c echo.Context,
 	return report, page, reviews, nil
 }
 
-// showMap shows the squares of all questions, by which a reader goes from one page of the report to another.
+// showMap shows a square for each question; the squares link to the pages of the report.
 func (p *Pages) showMap(c echo.Context) error {
 	task, err := p.task(c)
 	if err != nil {
@@ -326,7 +326,7 @@ func (p *Pages) readEvaluations(ctx context.Context, report *results.Report) (er
 			return err
 		}
 		report.Compared = results.Compare(judged)
-		report.View, report.IsAligned = results.Columns, false // single answers
+		report.View, report.IsAligned = results.Columns, false // single answers are shown in columns
 	}
 	report.Unrated, err = p.report.Unrated(ctx, report.Task.ID, report.Variant)
 	return err

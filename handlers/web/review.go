@@ -151,8 +151,8 @@ func (p *Pages) reviewQuestion(c echo.Context) error {
 	}, leave)
 }
 
-// claim notes that the reader is judging the question of a page, unless it is judged already, and reads who else is and
-// which reasons a verdict may have.
+// claim records that the reader is judging the question of a page, unless it is judged already. It also reads who else
+// is judging the question, and which reasons a verdict may have.
 func (p *Pages) claim(ctx context.Context, j *judging.Judging) (err error) {
 	if j.Reasons, err = p.reviews.ReasonsOf(ctx, j.Task.ID); err != nil {
 		return err
@@ -408,7 +408,7 @@ func (p *Pages) assign(c echo.Context) error {
 	return pages.Done(c, paths.Review(task.ID), "assigned")
 }
 
-// questionsToAssign returns the ids of the questions with an opinion; nil means all questions of the task.
+// questionsToAssign returns the ids of the questions that have the given opinion; nil means all questions of the task.
 func (p *Pages) questionsToAssign(c echo.Context, task db.Task, opinion string) ([]string, error) {
 	if opinion == "" {
 		return nil, nil
@@ -506,7 +506,7 @@ func (p *Pages) showPresence(c echo.Context) error {
 			return request.ParameterFault("after", request.Between(0, math.MaxInt32))
 		}
 		if asSeen(ctx, task).HidesReviews {
-			return pages.Render(c, http.StatusOK, judging.PresentPart(present)) // pages show these when they are loaded
+			return pages.Render(c, http.StatusOK, judging.PresentPart(present)) // changes appear when a page is loaded again
 		}
 		if present.Changes, err = p.reviews.Since(ctx, task.ID, reviewer(c), after, judging.MostChanges+1); err != nil {
 			return err

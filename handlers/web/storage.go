@@ -56,7 +56,7 @@ func (h *storagePage) show(c echo.Context) error {
 		return err
 	}
 	if h.Space != nil {
-		measured.Space, _ = h.Space() // an error is logged elsewhere, and the page shows no room then
+		measured.Space, _ = h.Space() // an error is logged elsewhere, and the page then shows no disk space
 	}
 	frame := pages.Frame(c, h.Version, pages.Locale(c).Text("storage.title"), ui.SectionSystem)
 	frame.Styles = []string{"list.css"}

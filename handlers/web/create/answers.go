@@ -29,8 +29,8 @@ func (h *Forms) renderAnswers(c echo.Context, status int, view taskpages.Answers
 	return pages.Render(c, status, taskpages.AnswersPage(frame, view))
 }
 
-// readAnswers reads the form for a file of answers. If the form contains no file, submitted has the one that is staged
-// for it, and sent is the form without it.
+// readAnswers reads the form for a file of answers. sent is the form as it was sent. submitted is the same form or, if
+// it contains no file, a copy with the file that is staged for it.
 func (h *Forms) readAnswers(c echo.Context) (sent, submitted *form.Upload, err error) {
 	ctx := c.Request().Context()
 	sent, err = form.ReadAnswers(c.Response(), c.Request(), pages.Gates(c).Imports)
@@ -103,7 +103,7 @@ func (h *Forms) previewAnswers(c echo.Context) error {
 	return h.renderAnswers(c, http.StatusOK, taskpages.Answers{Name: submitted.Value("task_name"), Found: found})
 }
 
-// foundAnswers describes a form's file, as it was read, and keeps it for the form, which was sent as sent.
+// foundAnswers describes the file of the form submitted, as it was read, and stages the file of the form sent.
 func (h *Forms) foundAnswers(c echo.Context, sent, submitted *form.Upload,
 	read form.FoundAnswers) taskpages.AnswersPreview {
 	found := taskpages.AnswersPreview{Format: submitted.Value("format"), Columns: map[string]string{}, File: read.File,

@@ -222,8 +222,8 @@ func modelDetail(model entries.Model) string {
 	return model.ProviderName + " · " + model.ModelID
 }
 
-// addGrouper adds the model that groups a task's answers by meaning to a form's fields, and returns its name if it is
-// no longer offered.
+// addGrouper adds to a form's fields the model that groups a task's answers by meaning, and returns the model's name if
+// it is no longer offered.
 func (h *Forms) addGrouper(ctx context.Context, source db.Task, values map[string]string) (gone []string, err error) {
 	grouper := source.Grouper()
 	if grouper == nil || grouper.LibraryID == nil {
@@ -446,7 +446,7 @@ func atMost(l text.Locale, e tasks.Estimate) string {
 	return l.Text("create.adaptive.most.cost", "Calls", calls, "Cost", amount(*e.AtMost.Cost, e.Currency))
 }
 
-// amount writes an estimated cost.
+// amount formats an estimated cost.
 func amount(cost decimal.Decimal, currency string) string {
 	return cost.Round(significant(cost)).String() + " " + currency
 }
