@@ -428,7 +428,7 @@ func TestHintsBelongToTheirFields(t *testing.T) {
 			}
 		})
 		page.Find(".field-row > .hint").Each(func(_ int, hint *goquery.Selection) {
-			if hint.Find("a").Length() == 0 || hint.AttrOr("id", "") != "" { // a hint without an id that contains a link need not belong to a field
+			if hint.Find("a").Length() == 0 || hint.AttrOr("id", "") != "" { // a hint with just a link describes no field
 				require.True(t, described[hint.AttrOr("id", "")], "%s: %s", path, hint.Text())
 			}
 		})

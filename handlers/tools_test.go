@@ -279,7 +279,8 @@ func TestAnAssistantIsGivenNamesWithinMarks(t *testing.T) {
 	require.NotContains(t, string(text), hostile)
 }
 
-// Without accounts, assistants must use a name of the site, too, even beyond loopback and if no names are known.
+// Without accounts, tools and pages refuse requests to another site's name or from another site's page, even beyond
+// loopback and if no names are configured.
 func TestToolsAreOnlyAtTheSitesOwnNames(t *testing.T) {
 	t.Parallel()
 	for _, names := range [][]string{nil, {"wending.example"}} {

@@ -116,7 +116,7 @@ const (
 	// comparingTime limits how long the answers of two tasks are compared for one page; the remaining ones are
 	// compared for the next page.
 	comparingTime = 1500 * time.Millisecond
-	// documentTime and carryTime are the same limit for a document and for carrying verdicts over.
+	// documentTime is this limit for a document, and carryTime is this limit for carrying verdicts over.
 	documentTime = time.Minute
 	carryTime    = 20 * time.Second
 	// pairsAtOnce is how many questions of a document are read at once.

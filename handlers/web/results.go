@@ -98,7 +98,7 @@ func (p *Pages) selectedReport(c echo.Context,
 	return report, page, reviews, nil
 }
 
-// showMap shows a square for each question; the squares link to the pages of the report.
+// showMap shows a square for each question; the squares link to the questions, on any page of the report.
 func (p *Pages) showMap(c echo.Context) error {
 	task, err := p.task(c)
 	if err != nil {

@@ -32,7 +32,7 @@ func anchors(lang string) map[string]bool {
 }
 
 // Both languages have the same chapters and sections, none of them empty, and their links lead to existing places. (A
-// picture that does not exist panics.)
+// missing picture makes the parser panic.)
 func TestTheGuideIsWholeInEveryLanguage(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, anchors("en"), anchors("zh-CN"))

@@ -49,7 +49,8 @@ type Formatter struct {
 // New returns a formatter for one page.
 func New() *Formatter { return &Formatter{time.Now().Add(formattingTime), maxFormattedPage} }
 
-// Definitions of links are not parsed, because their text would vanish.
+// markdownParser returns a parser with extensions. It does not parse definitions of links, because their text would
+// vanish.
 func markdownParser(extensions ...goldmark.Extender) parser.Parser {
 	own := parser.NewParser(parser.WithBlockParsers(parser.DefaultBlockParsers()...),
 		parser.WithInlineParsers(parser.DefaultInlineParsers()...))
@@ -142,8 +143,8 @@ func formatMarkdown(content string, limit int) (html string, isCut bool) {
 	return w.html.String(), w.isCut
 }
 
-// opensMany reports whether a line opens more than maxNesting quotes and lists within one another. The parser walks all
-// open ones at every further line, so that 5,000 characters could take seconds and gigabytes.
+// opensMany reports whether a line opens more than maxNesting quotes and lists within one another. At every following
+// line the parser walks through all that are open, so that 5,000 characters could take seconds and gigabytes.
 func opensMany(line string) bool {
 	for range maxNesting {
 		rest := strings.TrimLeft(line, " \t")
@@ -198,7 +199,7 @@ func (w *formatting) text(content []byte) {
 	w.html.WriteString(templ.EscapeString(string(content)))
 }
 
-// isFull reports that the limit is reached.
+// isFull reports whether the limit is reached.
 func (w *formatting) isFull() bool { return w.limit > 0 && w.shown > w.limit }
 
 // children writes the children of a node. A block that does not fit is left out, with all following ones.

@@ -138,7 +138,7 @@ func Align(q Question) *Aligned {
 	return &a
 }
 
-// HaveFacts reports that the answers contradict each other on a fact that was found in their text.
+// HaveFacts reports whether the answers contradict each other on a fact that was found in their text.
 func (a *Aligned) HaveFacts() bool { return a.haveFacts }
 
 // timed finds the differences of two blocks within the time that the question has left.
@@ -482,8 +482,8 @@ func Indexes(task db.Task, runs []db.Run) string {
 	return strings.Join(list, " ")
 }
 
-// PerRow returns how many answers are shown side by side: all of up to six, otherwise a number that fills every
-// row.
+// PerRow returns how many answers are shown side by side: all of them if there are at most six, otherwise a number that
+// fills every row.
 func PerRow(runs int) int {
 	if runs <= 6 {
 		return runs

@@ -195,7 +195,7 @@ func row(cells []string, write func(n int) string) string {
 // bare returns a cell without the marks around it.
 func bare(cell string) string { return strings.Trim(strings.TrimSpace(cell), "|") }
 
-// cell returns the HTML of a cell's content, with the terms marked: those that other answers state differently.
+// cell returns the HTML of a cell's content, and marks terms in it: those that other answers state differently.
 func cell(content string, terms []string) string {
 	w := writer{kind: blocks.Row}
 	w.stated(strings.TrimSpace(bare(content)), terms)
@@ -262,7 +262,7 @@ type Answers struct {
 	Timed func(find func(within time.Duration))
 }
 
-// Block shows a block as it is, with the terms marked that other answers state differently.
+// Block shows a block as it is, and marks the terms that other answers state differently.
 func (a Answers) Block(unit blocks.Unit, content string) templ.Component {
 	terms := termsStated(unit)
 	if unit.Kind == blocks.Row && !a.IsWritten {

@@ -109,7 +109,7 @@ func (a *Allowance) Take(length int) {
 	}
 }
 
-// holds adds a question whose answers have the given number of bytes to the page, and reports whether the page contains
+// holds adds to the page a question whose answers have the given number of bytes, and reports whether the page contains
 // the question's folded content.
 func (a *Allowance) holds(length int) bool {
 	if a == nil {

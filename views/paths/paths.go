@@ -273,10 +273,11 @@ func Samples(id uuid.UUID) string { return Task(id) + "/samples" }
 // Pairs returns the address of the page on which people compare two variants' answers without knowing whose they are.
 func Pairs(id uuid.UUID) string { return Task(id) + "/pairs" }
 
-// PairsOf is Pairs for the variants with these numbers.
+// PairsOf is like Pairs, for the variants with these numbers.
 func PairsOf(id uuid.UUID, a, b int) string { return WithQuery(Pairs(id), matchup(a, b)) }
 
-// NextPair returns the address that leads to the pair after a question's that waits for the reader's verdict.
+// NextPair returns the address that redirects to the next pair, after the question with the number after, that waits
+// for the reader's verdict.
 func NextPair(id uuid.UUID, a, b, after int) string {
 	values := matchup(a, b)
 	values.Set("after", strconv.Itoa(after))

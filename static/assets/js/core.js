@@ -108,8 +108,8 @@
     }));
   });
 
-  // A page polls at most once a second, however many of its parts poll, and not while it is hidden. mayAsk reports
-  // whether a part may send a request now, and if so, counts it.
+  // A page polls at most once a second, regardless of how many of its parts poll, and not while it is hidden. mayAsk
+  // reports whether a part may send a request now, and if so, counts it.
   let lastAsked = 0;
   function mayAsk() {
     if (document.visibilityState !== "visible" || Date.now() - lastAsked < 1000) return false;

@@ -3,7 +3,7 @@
   "use strict";
   const mode = document.querySelector(".blind-pair");
   const parts = [...mode.querySelectorAll("[data-keys]")];
-  let isLeaving = false; // a second verdict while the page is left would be refused
+  let isLeaving = false; // a second verdict while the page is being left would be refused
   mode.addEventListener("submit", (event) => {
     if (isLeaving) event.preventDefault();
     isLeaving = true;

@@ -1,4 +1,4 @@
-// The report of a task: keys, the reader's place, and folds that do not move what is read.
+// The report of a task: keys, the reader's place, and folds that do not move what is being read.
 (function () {
   "use strict";
   const { toast } = window.wending;
@@ -54,7 +54,7 @@
 
   // The bar and the map show the reader's position. The squares of the map are loaded when they are needed.
   const sheet = map && map.querySelector(".map-sheet");
-  const places = new Map(atLoad.map((card) => [card.id, card.dataset.place])); // a replacement of a card does not contain its position
+  const places = new Map(atLoad.map((card) => [card.id, card.dataset.place])); // a card that replaces another one lacks its position
   let squares = [];
   let inOrder = [];
   let arriving = null;

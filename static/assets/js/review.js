@@ -218,7 +218,7 @@
     }
     return refresh(place);
   }
-  // Undoes the last verdict, and leads to its question; its note is in the field again.
+  // Undoes the last verdict, and opens its question with the note in its field again.
   async function undo() {
     const last = lastVerdict();
     if (!last) return;
@@ -324,9 +324,8 @@
     const target = event.detail.target;
     if (target.matches(".result") && target.contains(document.activeElement) && isNote(document.activeElement)) event.detail.shouldSwap = false;
   });
-  // New verdicts of other people appear in their lists. A verdict that would move visible content waits until its
-  // card has left the window, or until the user presses the button with the verdict that the card shows in the
-  // meantime.
+  // New verdicts of other people appear in their lists. If a verdict would move visible content, the card shows a
+  // button with it instead; the verdict appears when the button is pressed, or once the card has left the window.
   const waiting = new Map(); // pairs of a list and what it is to show, by card
   function put(list, arrived) {
     const isSame = (one) => one.dataset.reviewer === arrived.dataset.reviewer && (!list.id.endsWith("-answers") || one.dataset.run === arrived.dataset.run);

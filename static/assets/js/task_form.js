@@ -20,7 +20,7 @@
     field.setAttribute("aria-invalid", text ? "true" : "");
     field.closest(".field-row").dataset.invalid = text ? "true" : "";
   }
-  function chosen(list) { // from the library: checkboxes, or a list to choose from
+  function chosen(list) { // whether an entry of the library is chosen, by a checkbox or in a list
     return [...form.querySelectorAll(`[name=${list}]`)].some((one) => (one.type === "checkbox" ? one.checked : one.value !== ""));
   }
   // Typing filters a long list of checkboxes; ticked ones stay visible.
