@@ -20,8 +20,8 @@ type Line struct {
 	Text  string
 }
 
-// shownText is the maximum number of characters that the log shows of a text that arrives in pieces, maxLines the
-// maximum number of the log's lines.
+// shownText is the maximum number of characters that the log shows of a text that arrives in pieces, and maxLines is
+// the maximum number of lines in the log.
 const (
 	shownText = 400
 	maxLines  = 1000

@@ -33,8 +33,8 @@ func (r Report) Waits(item report.Summary) bool {
 	return r.IsTurnOf(item, r.Reviewer)
 }
 
-// Seal hides evaluators' verdicts and those of other people on what the reader has not judged, if the task is reviewed
-// in that way.
+// Seal hides the verdicts of evaluators and of other people on what the reader has not judged, as far as the task's
+// review settings require it.
 func (r Report) Seal(cards []Card) {
 	for n := range cards {
 		card := &cards[n]
@@ -48,7 +48,7 @@ func (r Report) Seal(cards []Card) {
 	}
 }
 
-// seen returns the verdicts that the reader, whose own verdicts on the question are own, may see.
+// seen returns the verdicts that the reader may see; own are the reader's own verdicts on the question.
 func (c *Card) seen(r Report, verdicts, own []review.Review) (seen []review.Review) {
 	for _, one := range verdicts {
 		if review.Sees(r.Task, one, r.Reviewer, own) {
@@ -88,7 +88,7 @@ func (c Card) Hides(task db.Task, run db.Run, reviewer string) bool {
 // Tallies returns the tallies of all reviewers by name.
 func (r Report) Tallies() []review.Tally { return review.Tallies(r.Reviews, r.Turns) }
 
-// CountOpinion counts the questions with an opinion, which is one of ReviewFilters.
+// CountOpinion counts the questions with the given opinion, one of ReviewFilters.
 func (r Report) CountOpinion(opinion string) int {
 	return len(r.Shown(Query{Review: opinion}))
 }

@@ -477,7 +477,8 @@ func (r Report) changed(name, value string) string {
 	return here + separator + url.Values{name: {value}}.Encode()
 }
 
-// mapHref returns the address of a question on its page; for a question that the query leaves out, without the query.
+// mapHref returns the address of a question on its page of the report. For a question that the query leaves out, the
+// address has no query.
 func (r Report) mapHref(item report.Summary) string {
 	query, place := Query{IsPartial: r.IsPartial}, item.Number-1
 	if n, isShown := r.Places[item.ID]; isShown {

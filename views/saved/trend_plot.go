@@ -51,12 +51,12 @@ type plot struct {
 	restarts []restart
 }
 
-// hasControl reports that moving averages are drawn.
+// hasControl reports whether moving averages are drawn.
 func (p plot) hasControl() bool {
 	return slices.ContainsFunc(p.curves, func(c curve) bool { return len(c.average) > 0 })
 }
 
-// hasBand reports that intervals are drawn.
+// hasBand reports whether intervals are drawn.
 func (p plot) hasBand() bool {
 	return slices.ContainsFunc(p.curves, func(c curve) bool { return len(c.band) > 0 })
 }
@@ -207,7 +207,7 @@ func timeMark(x float64, label string) mark {
 // widthOfDigit is the approximate width of a digit in the axes' font.
 const widthOfDigit = 7.0
 
-// frame returns the range of the axis that is drawn.
+// frame returns the range that the axis for a metric covers.
 func frame(metric measure.Metric, lowest, highest float64) (low, high float64) {
 	pad := max((highest-lowest)*0.08, math.Abs(highest)*0.02, 1e-6)
 	low, high = max(0, lowest-pad), highest+pad

@@ -10,7 +10,7 @@ import (
 	"wending/views/text"
 )
 
-// A report says what a judge is fit for only once people have judged enough of the answers that it rated.
+// A report states what a judge is fit for only once people have judged enough of the answers that it rated.
 func TestAJudgeIsShownBesidePeople(t *testing.T) {
 	t.Parallel()
 	catalogue, err := text.NewCatalogue()
