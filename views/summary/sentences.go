@@ -285,7 +285,7 @@ func costOfRun(row report.VariantStatistics) float64 {
 	return cost / float64(row.RunsWithCost)
 }
 
-// listed returns the names of variants, given their numbers.
+// listed returns the numbers of variants as text; places are their positions in Numbers.
 func (s Summary) listed(locale text.Locale, places []int) string {
 	numbers := make([]string, len(places))
 	for n, place := range places {

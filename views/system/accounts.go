@@ -25,7 +25,7 @@ type Login struct {
 	// Provider is the host of the OpenID Connect provider; empty means passwords.
 	Provider                  string
 	HasPasswords, HasPasskeys bool
-	// Second proves that the password was correct and only a passkey is missing; empty otherwise.
+	// Second is the proof that the password was correct and only a passkey is missing; empty otherwise.
 	Second string
 	// IsAgain reports that the user is signed in and is authenticating again.
 	IsAgain bool
@@ -128,8 +128,8 @@ type Audit struct {
 	Actor, Action, Object, From, To string
 	Actions                         []string
 	Pager                           ui.Pager
-	// IsChecked reports that the chain was verified. Count is its number of entries, and BrokenAt the number of the
-	// entry where it is broken; 0 means that it is not. IsUnsealed reports that the chain does not begin or end where
+	// IsChecked reports that the chain was verified. Count is its number of entries, and BrokenAt is the number of the
+	// entry where it is broken; 0 means that it is intact. IsUnsealed reports that the chain does not begin or end where
 	// it was sealed.
 	IsChecked, IsUnsealed bool
 	Count                 int

@@ -41,8 +41,8 @@ type States interface {
 	State(number int) report.ItemState
 }
 
-// NewBoard returns the board of questions in the given states. levels holds their levels in the same order, empty
-// where there is none yet; it is empty if there are several variants and none is chosen.
+// NewBoard returns the board of questions in the given states. levels holds their levels in the same order; a level is
+// empty while it is unknown, and levels is empty if there are several variants and none is chosen.
 func NewBoard(states States, levels []measure.Level) Board {
 	letters := make([]byte, states.Len())
 	for n := range letters {
