@@ -233,7 +233,7 @@ func (h *handler) send(ctx context.Context, events rest.EventWriter, watcher *re
 	tick, heartbeat := time.NewTicker(rest.ReadEvery), time.NewTicker(rest.HeartbeatEvery)
 	defer tick.Stop()
 	defer heartbeat.Stop()
-	var seen engine.EventPosition // the unit's last position when events were last read
+	var seen engine.EventPosition // the unit's last position at the last read
 	for events.Err() == nil {
 		unit, err := watcher.Latest(ctx)
 		switch {
