@@ -19,7 +19,8 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// fourQuestions have four kinds of answers: equal, in another format, in another wording, and failed.
+// fourQuestions creates a task whose four questions have answers that are equal, differ in format, differ in wording,
+// and fail.
 func fourQuestions(t *testing.T, s *site) (id string) {
 	t.Helper()
 	long := strings.Repeat("应当承担违约责任。", 30)

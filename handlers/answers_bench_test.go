@@ -25,8 +25,8 @@ const (
 	worstBudget   = 500 * time.Millisecond
 )
 
-// longAnswer is an answer of about 3,000 characters to a question, with headings, lists and a table. Each variant of
-// an answer states one number differently, and is worded differently in some places.
+// longAnswer returns an answer of about 3,000 characters to a question, with headings, lists and a table. Each variant
+// of an answer states one number differently, and is worded differently in some places.
 func longAnswer(question, variant int) string {
 	var text strings.Builder
 	for part := range 8 {
@@ -47,8 +47,8 @@ func longAnswer(question, variant int) string {
 	return text.String()
 }
 
-// otherWords is an answer of 3,000 characters that shares no sentence with the answers to other questions or with other
-// variants.
+// otherWords returns an answer of 3,000 characters that shares no sentence with the answers to other questions or with
+// other variants.
 func otherWords(question, variant int) string {
 	words := []rune("应当可以收到申请答复处理结果通知机关投诉合同约定违约责任期限金额费用争议管辖法院仲裁解除终止生效签字盖章附件条款双方甲乙")
 	var text strings.Builder

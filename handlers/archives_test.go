@@ -220,7 +220,7 @@ func listOf(n int, value string) string {
 	return "[" + strings.TrimSuffix(strings.Repeat(value+",", n), ",") + "]"
 }
 
-// wrongValues are values that broke pages, or would break them, and values beyond the limits of forms.
+// wrongValues returns values that broke pages, or would break them, and values beyond the limits of forms.
 func wrongValues() (all []wrongValue) {
 	header := func(path string, values ...string) {
 		for _, value := range values {
@@ -349,7 +349,7 @@ func wrongValues() (all []wrongValue) {
 	return append(all, wrongCalls()...)
 }
 
-// wrongCalls are values that parts about calls, files, samples and groupings must not have.
+// wrongCalls returns values that parts about calls, files, samples and groupings must not have.
 func wrongCalls() (all []wrongValue) {
 	wrong := func(file string, line int, path string, values ...string) {
 		for _, value := range values {

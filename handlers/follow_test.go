@@ -200,8 +200,8 @@ func TestAFiringPassesTheChecksOfANewTask(t *testing.T) {
 	}
 }
 
-// A process without datasets leaves a schedule that needs a new version to a process that has them, which itself waits
-// for a while before it fires the schedule.
+// A process without datasets does not fire a schedule that needs a new version of a dataset. A process with datasets
+// fires it instead, after waiting for a while.
 func TestAScheduleThatNeedsAFileWaitsForIt(t *testing.T) {
 	t.Parallel()
 	f := newFollowed(t, false)

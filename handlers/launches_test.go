@@ -227,7 +227,7 @@ func TestARetryAsksExactlyWhatDidNotSucceed(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, s.get(t, "/tasks/"+id+"/launches/"+uuid.NewString()).StatusCode)
 }
 
-// gate is an agent that answers only once it is opened.
+// gate returns an agent that answers only once it is opened.
 func gate(t *testing.T) (fake *agenttest.Agent, open func()) {
 	release := make(chan struct{})
 	fake = agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {

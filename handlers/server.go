@@ -84,13 +84,13 @@ type Config struct {
 	MonthCost string
 	// ScheduleMinutes is the minimum interval between the times of a schedule; 0 means no minimum.
 	ScheduleMinutes int
-	// HistoryDays is how many days replaced runs are kept, UploadDays how many days the files of tasks that have
+	// HistoryDays is how many days replaced runs are kept, and UploadDays is how many days the files of tasks that have
 	// ended are kept; 0 means forever.
 	HistoryDays, UploadDays int
 	// DefaultLang is used until a user picks a language.
 	DefaultLang string
-	// DemoURL is the demo agent's address, DemoModelsURL the base URL of the models that it plays, DemoTicket the
-	// ticket that gives the demo's tasks access to them; empty means that no demo agent is running.
+	// DemoURL is the demo agent's address, DemoModelsURL is the base URL of the models that it plays, and DemoTicket is
+	// the ticket that gives the demo's tasks access to them; empty means that no demo agent is running.
 	DemoURL, DemoModelsURL, DemoTicket string
 	// Hosts are the names of this site, in addition to local names and IP addresses. If it is empty and the site has
 	// accounts, requests that do not come over loopback may use any name.

@@ -249,7 +249,8 @@ func (s *guarded) draft(t testing.TB, b *browser) string {
 	return created.TaskID
 }
 
-// Guessing is stopped without affecting the account's owner elsewhere or in a browser that the account knows.
+// Guessing is stopped without affecting the account's owner elsewhere, or in a browser in which the account has signed
+// in before.
 func TestGuessingIsStoppedForTheGuesserAlone(t *testing.T) {
 	t.Parallel()
 	s := &guarded{site: newSiteAt(t, dbtest.URL(t), 0,
@@ -284,8 +285,8 @@ func TestGuessingIsStoppedForTheGuesserAlone(t *testing.T) {
 	require.Equal(t, http.StatusTooManyRequests, from(guesser, "10.0.0.7", "李雷", "guess"),
 		"many accounts from one address")
 
-	// An account is also protected against guesses from many addresses with few guesses each; browsers that it
-	// knows can still sign in.
+	// An account is also protected against guesses from many addresses with few guesses each; it can still sign in with
+	// browsers that it has used before.
 	s.user(t, "韩梅梅", people.Editor, db.DefaultProject)
 	friend := s.newBrowser(t)
 	require.Equal(t, http.StatusSeeOther, from(friend, "10.1.0.0", "韩梅梅", goodPassword))

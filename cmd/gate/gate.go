@@ -31,7 +31,8 @@ type Options struct {
 	// JUnit, Markdown and Out are the paths of output files; empty means none. StepSummary is a file to which the Markdown
 	// table is also appended.
 	JUnit, Markdown, StepSummary, Out string
-	// Result receives the summary, Progress the progress lines. With IsTerminal one progress line is rewritten in place.
+	// Result receives the summary, and Progress receives the progress lines. With IsTerminal one progress line is
+	// rewritten in place.
 	Result, Progress io.Writer
 	IsTerminal       bool
 	// IsLocal means that the server ends with the command, so that the task cannot be opened afterwards.

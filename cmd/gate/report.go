@@ -139,8 +139,8 @@ func (d difference) equals(other difference) bool {
 
 // report is the result of a task.
 type report struct {
-	// Name is the task's name, ID its id. URL is the address of its page; it is empty if the server ends with the command.
-	// Baseline is the task it is compared with; empty means none.
+	// Name is the task's name, and ID is its id. URL is the address of its page; it is empty if the server ends with the
+	// command. Baseline is the task it is compared with; empty means none.
 	Name, ID, URL, Baseline string
 	RunsPerItem             int
 	Variants                []variant

@@ -28,7 +28,7 @@ func (e *SpecError) Error() string { return fmt.Sprintf("%s:%d: %s", e.File, e.L
 // Spec is the content of a file: the members of a task's JSON, and the library entries to save before the task
 // is created.
 type Spec struct {
-	// File is the path of the file, Lines the line numbers of its members, by name.
+	// File is the path of the file. Lines has the line numbers of its members, by name.
 	File  string
 	Lines map[string]int
 	// Task holds the members of the task, except those in Inline.

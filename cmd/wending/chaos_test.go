@@ -65,8 +65,8 @@ type arena struct {
 	longestGap, longestSilence time.Duration
 }
 
-// countingAgent answers with the call's idempotency key, so that every stored answer shows to which unit it belongs.
-// It also checks the history it receives, and acts as a judge.
+// countingAgent answers with the call's idempotency key, so that every stored answer shows which unit it belongs to. It
+// also checks the history it receives, and acts as a judge.
 type countingAgent struct {
 	*httptest.Server
 	mu            sync.Mutex
@@ -669,7 +669,7 @@ func keepResult(t *testing.T, result string) {
 	}
 }
 
-// summary is the text that `make chaos` writes to jobs/RESULTS.md.
+// summary returns the text that `make chaos` writes to jobs/RESULTS.md.
 func (a *arena) summary(v verdict, took time.Duration) string {
 	var text strings.Builder
 	calls, different := a.agent.counts()

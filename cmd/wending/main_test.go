@@ -325,7 +325,7 @@ func TestSIGTERMEndsAProcessThatWaitsForAMigration(t *testing.T) {
 	require.Contains(t, log.String(), "stopped before it had started")
 }
 
-// If the embedded database dies, the program exits at once and does not wait for calls, whose results it could not
+// If the embedded database dies, the program exits immediately and does not wait for calls, whose results it could not
 // store. It names the cause.
 func TestTheProgramEndsWithAnErrorWhenItsDatabaseDies(t *testing.T) {
 	t.Parallel()

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// pieces is how many pieces the beginning of a page is cut into, pieceTags how many tags each of them has.
+	// pieces is how many pieces the beginning of a page is cut into, and pieceTags is how many tags each piece has.
 	pieces, pieceTags = 45, 3
 	// paintedPath is where a page reports that it has been painted.
 	paintedPath = "/painted"

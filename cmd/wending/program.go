@@ -394,7 +394,7 @@ func (p *program) work(ctx context.Context) error {
 }
 
 // watchSchema returns an error once a newer version of the program has migrated the database. This process then
-// finishes its calls and stops, because it must not write to tables that it does not know.
+// finishes its calls and stops, because it must not write to tables whose structure it does not support.
 func (p *program) watchSchema(ctx context.Context) error {
 	tick := time.NewTicker(5 * time.Second)
 	defer tick.Stop()

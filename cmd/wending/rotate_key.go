@@ -229,7 +229,7 @@ func (s Settings) requireStopped(ctx context.Context, store *db.Store, why strin
 }
 
 // addFreshKey adds a fresh key in front of those in the data folder. The program must be stopped, because running
-// processes would not know the key.
+// processes would not have the new key.
 func (s Settings) addFreshKey(ctx context.Context, store *db.Store) error {
 	if err := s.requireStopped(ctx, store, "stop all processes first: they would go on using the old key"); err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 	"wending/db/dbtest"
 )
 
-// stepsOfARound are the points at which a process can die while it adds a round: before each statement, before the
+// stepsOfARound returns the points at which a process can die while it adds a round: before each statement, before the
 // commit, and after the commit but before the process learns of it. Each trap springs only while a round is due.
 func stepsOfARound(kill func()) []struct {
 	name string

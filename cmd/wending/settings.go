@@ -128,7 +128,7 @@ func (s Settings) defaults() (tasks.Settings, error) {
 	}, nil
 }
 
-// drainTime is how long calls and requests in flight may finish after SIGTERM. The rest of the time is for storing
+// drainTime returns how long calls and requests in flight may finish after SIGTERM. The rest of the time is for storing
 // what calls returned until then, and for the embedded servers.
 func (s *Settings) drainTime() time.Duration { return time.Duration(s.ShutdownSecs-5) * time.Second }
 

@@ -55,7 +55,7 @@ type Guard struct {
 
 	mu   sync.Mutex
 	open map[*admitted]struct{}
-	// begun are the audit intents that this process holds, late the entries that could not be added in time.
+	// begun are the audit intents that this process holds, and late are the entries that could not be added in time.
 	begun map[uuid.UUID]struct{}
 	late  []unsettled
 }

@@ -189,8 +189,8 @@ type claims struct {
 	Username string `json:"preferred_username"`
 	Name     string `json:"name"`
 	Email    string `json:"email"`
-	// SessionID is the provider's id of the session, AuthTime the time of authentication in seconds since 1970;
-	// zero values if the provider does not report them.
+	// SessionID is the provider's id of the session, and AuthTime is the time of authentication in seconds since 1970;
+	// both are zero values if the provider does not report them.
 	SessionID string     `json:"sid"`
 	AuthTime  float64    `json:"auth_time"`
 	Groups    stringList `json:"groups"`

@@ -14,8 +14,8 @@ import (
 	"wending/views/paths"
 )
 
-// maxFactsBytes limits the body of POST /facts, and maxAnswersBytes the text of the answers in it: reading and
-// comparing such an amount takes a few seconds on one core.
+// maxFactsBytes limits the body of POST /facts, and maxAnswersBytes limits the text of the answers in it. Reading and
+// comparing that much text takes a few seconds on one core.
 const (
 	maxFactsBytes   = 4 << 20
 	maxAnswersBytes = 2<<20 + 64<<10

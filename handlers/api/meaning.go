@@ -134,7 +134,7 @@ func (h *handler) meaningAfter(ctx context.Context, task db.Task, item int64, va
 	return present, wrong
 }
 
-// reliabilityOf returns how far the groupings of a task's model agree with those of people; nil if they cannot be
+// reliabilityOf returns how far the groupings of a task's model agree with people's groupings; nil if they cannot be
 // compared.
 func reliabilityOf(ctx context.Context, store *db.Store, task db.Task) (*meaning.Reliability, error) {
 	if task.Grouper() == nil {

@@ -31,8 +31,8 @@ func ReadPair(since, at string) (pair library.FiringPair, err error) {
 	return pair, nil
 }
 
-// PairFault turns the error with which a comparison of two firings was refused into a fault of the parameter that
-// caused it; it returns other errors unchanged.
+// PairFault turns an error that refuses to compare two firings into a fault of the parameter that caused it; it returns
+// other errors unchanged.
 func PairFault(err error) error {
 	switch {
 	case errors.Is(err, library.ErrNoEarlierFiring):

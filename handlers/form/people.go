@@ -10,8 +10,8 @@ import (
 	"wending/views/text"
 )
 
-// PersonFaults converts the field errors of a use case of people into faults of a form, and returns any other err
-// unchanged. renamed maps fields of the use case to form fields with different names.
+// PersonFaults converts field errors of package identity into faults of a form, and returns any other err unchanged.
+// renamed maps fields of the use case to form fields with different names.
 func PersonFaults(err error, renamed map[string]string) ([]FieldFault, error) {
 	all := []error{err}
 	if joined, isJoined := err.(interface{ Unwrap() []error }); isJoined {

@@ -25,8 +25,8 @@ const (
 	stagedKey = "staged"
 	// stagedFor is how long a staged file waits for its form.
 	stagedFor = 24 * time.Hour
-	// maxStaged is how many files may wait in total, maxStagedOfOne how many per browser; a browser's oldest file is
-	// removed to make room. maxStagedBytes limits their total size.
+	// maxStaged is how many files may wait in total, and maxStagedOfOne is how many may wait per browser; a browser's
+	// oldest file is removed to make room. maxStagedBytes limits their total size.
 	maxStaged, maxStagedOfOne = 1000, 20
 	maxStagedBytes            = maxStaged * dataset.MaxBytes
 )

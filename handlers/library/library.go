@@ -99,7 +99,7 @@ type kind[T any] struct {
 	// save stores the values of a form in the entry row, or in a new entry if row is nil.
 	save   func(ctx context.Context, row *T, f *form.Upload) (uuid.UUID, []form.FieldFault, error)
 	remove func(ctx context.Context, scope db.Scope, id uuid.UUID) error
-	// secrets are the fields that are never shown, address is the field with the address to which they are sent.
+	// secrets are the fields that are never shown; address is the field with the address to which they are sent.
 	secrets []string
 	address string
 }

@@ -95,7 +95,8 @@ func noticing(address, name, value string) string {
 	return address + separator + url.Values{leftOut: {name}}.Encode()
 }
 
-// KeepNotice adds the parameters that were left out of a request's address to the address to which it redirects.
+// KeepNotice adds to address, to which a request is redirected, the notices about parameters left out on the way to the
+// request's own address.
 func KeepNotice(c echo.Context, address string) string {
 	for _, name := range c.QueryParams()[leftOut] {
 		address = noticing(address, name, "")

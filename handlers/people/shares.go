@@ -240,7 +240,8 @@ func (h *handler) showShared(c echo.Context) error {
 	}, leave)
 }
 
-// sharedPolicy is the content security policy of the page of a link: its pictures come from below the link's address.
+// sharedPolicy returns the content security policy of the page of a link: its pictures come from below the link's
+// address.
 func sharedPolicy() string {
 	return strings.Replace(ui.DocumentPolicy(), "img-src data:", "img-src 'self'", 1)
 }

@@ -175,8 +175,8 @@ func (r Reader) Carriable(ctx context.Context, a, b report.Side, c Compared) (fo
 	return found, nil
 }
 
-// against returns the counter of the first reason not to carry a verdict over, as far as the reasons are known without
-// reading the answers; nil if there is none.
+// against returns the counter of the first reason against carrying a verdict over; nil if there is none. It considers
+// only reasons that are known without reading the answers.
 func (c *Carriable) against(pair measure.Pair, isJudged bool) *int {
 	switch {
 	case isJudged:

@@ -40,8 +40,8 @@ func New(store *db.Store, files blob.Store) Reader {
 
 // Reviews are people's verdicts on a task.
 type Reviews struct {
-	// OfQuestions are the reviews of questions as a whole, OfAnswers the reviews of single answers, both by question
-	// id; Withdrawn are the withdrawn reviews of both kinds.
+	// OfQuestions are the reviews of questions as a whole, and OfAnswers are the reviews of single answers, both by
+	// question id. Withdrawn are the withdrawn reviews of both kinds.
 	OfQuestions, OfAnswers, Withdrawn map[string][]review.Review
 }
 
@@ -167,8 +167,8 @@ func newCard(item db.Item, runs []db.Run, number int) results.Card {
 	return card
 }
 
-// cardsAtOnce is how many questions of a document are read at once, documentText the maximum number of characters of
-// all answers in a document, and answerText the maximum for one answer.
+// cardsAtOnce is how many questions of a document are read at once. documentText is the maximum number of characters of
+// all answers in a document, and answerText is the maximum for one answer.
 const (
 	cardsAtOnce  = 10
 	documentText = 16 << 20

@@ -59,7 +59,7 @@ const (
 type Principal struct {
 	// UserID is the account; uuid.Nil means none.
 	UserID uuid.UUID
-	// SessionID identifies the browser's session, TokenID the program's token.
+	// SessionID identifies the browser's session, and TokenID identifies the program's token.
 	SessionID, TokenID uuid.UUID
 	// Name is the name of the account, or of a token without an account.
 	Name string

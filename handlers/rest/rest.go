@@ -137,7 +137,7 @@ func Register[I, O any](api huma.API, failed Failed, e Endpoint, handle func(con
 		}
 		return output, nil
 	})
-	// Bodies are described only after registration: huma would read a body that it knows of, but these must be read as
+	// Bodies are described only after registration: huma would otherwise read the bodies itself, but they must be read as
 	// streams.
 	if e.Body != nil {
 		item := api.OpenAPI().Paths[operation.Path]

@@ -123,7 +123,7 @@ const (
 	pairsAtOnce = 10
 )
 
-// showComparison shows a page of the questions of one part of a comparison, or one question.
+// showComparison shows one part of a comparison, a page of questions at a time, or a single question.
 func (p *Pages) showComparison(c echo.Context, a, b summary.ComparedSide) error {
 	ctx := c.Request().Context()
 	page, err := pages.Window(c)

@@ -63,8 +63,8 @@ func (p *Pages) drawPairs(c echo.Context) error {
 	return c.Redirect(http.StatusSeeOther, paths.NextPair(task.ID, of.A, of.B, 0))
 }
 
-// nextPair redirects to the next pair that waits for the reader's verdict, after the one of the question in the query.
-// If none waits, it redirects to the progress.
+// nextPair redirects to the next pair that waits for the reader's verdict, starting after the question in the query. If
+// none waits, it redirects to the progress.
 func (p *Pages) nextPair(c echo.Context) error {
 	shown, err := p.pairs(c)
 	if err != nil {

@@ -23,7 +23,8 @@ type StorageConfig struct {
 	Files *blob.Disk
 	// Space measures the disk on which data is stored; nil means that it is not shown.
 	Space func() (blob.Space, error)
-	// HistoryDays is how many days replaced runs are kept, UploadDays how many days files are kept; 0 means forever.
+	// HistoryDays is how many days replaced runs are kept, and UploadDays is how many days files are kept; 0 means
+	// forever.
 	HistoryDays, UploadDays int
 	Version                 string
 }

@@ -37,8 +37,8 @@ type Config struct {
 	Check   form.Check
 	// Defaults are the settings of a task whose creator does not set them.
 	Defaults tasks.Settings
-	// DemoURL is the demo agent's address, DemoModelsURL the base URL of the models that it plays, DemoTicket the
-	// ticket that gives the demo's tasks access to them; empty means that no demo agent is running.
+	// DemoURL is the demo agent's address, DemoModelsURL is the base URL of the models that it plays, and DemoTicket is
+	// the ticket that gives the demo's tasks access to them; empty means that no demo agent is running.
 	DemoURL, DemoModelsURL, DemoTicket string
 	Version                            string
 	// Failed logs and reports an internal error.

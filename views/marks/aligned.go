@@ -70,7 +70,7 @@ const (
 // Question is a question whose answers are shown side by side.
 type Question struct {
 	Task db.Task
-	// ID is the id of the question's element, Href the address of the question's page.
+	// ID is the id of the question's element, and Href is the address of the question's page.
 	ID, Href string
 	// Answers are in the order of their letters: most common first.
 	Answers []Distinct
@@ -93,7 +93,7 @@ type Question struct {
 // Aligned holds the answers to a question, for display side by side.
 type Aligned struct {
 	Question
-	// IsPostponed reports that the page has too many answers to lay out these as well.
+	// IsPostponed reports that these answers are not laid out, because the page already has too many.
 	IsPostponed bool
 	*laidOut
 	written Answers

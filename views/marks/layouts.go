@@ -28,8 +28,8 @@ type keptLayout struct {
 	bytes int
 }
 
-// weight is the memory, in bytes, that a layout takes for each byte of its answers, and layoutBytes its minimum: the
-// texts, their blocks by character, and their differences.
+// weight is the memory, in bytes, that a layout takes for each byte of its answers (the texts, their blocks by
+// character, and their differences), and layoutBytes is the minimum for a layout.
 const (
 	weight      = 6
 	layoutBytes = 4096

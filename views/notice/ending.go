@@ -225,7 +225,7 @@ func (e ended) facts(l text.Locale, event outbox.Event) (lines []notify.Fact) {
 	return lines
 }
 
-// changedLink leads to the schedule's page, which lists the questions whose facts changed.
+// changedLink returns a link to the schedule's page, which lists the questions whose facts changed.
 func (e ended) changedLink(l text.Locale) []notify.Link {
 	return e.linkToChanges(l.Text("notify.facts.changed.count", "Count", e.changed.Questions))
 }

@@ -25,7 +25,7 @@ const (
 	Import      = "/tasks/import"
 	// ImportAnswers is the form for a file of answers that were made elsewhere.
 	ImportAnswers = "/answers"
-	// PreviewAnswers shows what such a file contains.
+	// PreviewAnswers shows what a file of answers contains.
 	PreviewAnswers = "/answers/preview"
 	// DatasetTemplate is an example of a file of questions, in the format that the parameter format names.
 	DatasetTemplate = "/dataset-template"
@@ -74,8 +74,8 @@ const (
 	// Passkey and PasskeyDone are the two steps of signing in with a passkey.
 	Passkey     = "/login/passkey"
 	PasskeyDone = "/login/passkey/done"
-	// OpenID is the address that redirects to the OpenID Connect provider, OpenIDDone the address to which the provider
-	// redirects back.
+	// OpenID is the address that redirects to the OpenID Connect provider, and OpenIDDone is the address to which the
+	// provider redirects back.
 	OpenID     = "/login/oidc"
 	OpenIDDone = "/login/oidc/callback"
 	// OpenIDEnded is the address at which the provider reports ended sessions.
@@ -135,8 +135,8 @@ func Compare(id uuid.UUID) string { return Comparison + "?a=" + id.String() }
 // CompareWith returns the address of the comparison of two tasks.
 func CompareWith(a, b uuid.UUID) string { return Compare(a) + "&b=" + b.String() }
 
-// CarryReviews returns the address of the list of verdicts that can be carried over to a variant of a task from another
-// task; from refers to the other task, with its variant if it has several.
+// CarryReviews returns the address that lists the verdicts that can be carried over from another task to a variant of
+// this task; from refers to the other task, with its variant if it has several.
 func CarryReviews(id uuid.UUID, from string, variant int) string {
 	return ReviewCarry(id) + "?from=" + from + "&variant=" + strconv.Itoa(variant)
 }
@@ -497,7 +497,7 @@ func TasksOfAgent(id *uuid.UUID, address string) string {
 	return WithQuery(TaskHistory, url.Values{"agent": {id.String()}})
 }
 
-// DatasetTemplateAs returns the address of an example of a file of questions in a format.
+// DatasetTemplateAs returns the address of the example file of questions in the given format.
 func DatasetTemplateAs(format string) string {
 	return DatasetTemplate + "?" + url.Values{"format": {format}}.Encode()
 }

@@ -14,7 +14,7 @@ import (
 type Line struct {
 	// AtMS is the time since the call's start.
 	AtMS int
-	// Type is the event's type, Label its name, Text its content.
+	// Type is the event's type, Label is its name, and Text is its content.
 	Type  event.Type
 	Label string
 	Text  string

@@ -65,7 +65,7 @@ func (r Report) answersKept() (count int) {
 	return count
 }
 
-// peopleName is the name of a filter by an evaluator's and people's verdicts.
+// peopleName returns the name of a filter by an evaluator's and people's verdicts.
 func (r Report) peopleName(locale text.Locale, filter string) string {
 	for _, evaluator := range r.Task.Evaluators {
 		if key, isOf := strings.CutPrefix(filter, ui.FilterPeople+strconv.Itoa(evaluator.Number)+"-"); isOf {

@@ -158,8 +158,8 @@ const (
 	filterAgreement = "agreement-"
 )
 
-// AgreementBars are the lower ends of the bars of the distribution of agreement, in percent: five bars of 20 percentage
-// points, and one for complete agreement.
+// AgreementBars are the lower ends of the bars that show the distribution of agreement, in percent: five bars of 20
+// percentage points, and one for complete agreement.
 var AgreementBars = [...]int{0, 20, 40, 60, 80, 100}
 
 // AgreementBar returns the bar of an agreement.
@@ -266,8 +266,8 @@ func Opinion(verdicts []review.Review) string {
 	return string(verdicts[0].Verdict)
 }
 
-// IsTurnOf reports whether a question waits for a reviewer's verdict: it is assigned to the reviewer, or to nobody and
-// not complete.
+// IsTurnOf reports whether a question waits for a reviewer's verdict: it is assigned to the reviewer, or it is assigned
+// to nobody and its review is not complete.
 func (r Report) IsTurnOf(item report.Summary, reviewer string) bool {
 	turns := r.Turns[item.ID]
 	if len(turns) > 0 && !slices.Contains(turns, reviewer) || len(turns) == 0 && r.stateOf(item) == review.Done {

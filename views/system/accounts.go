@@ -20,7 +20,7 @@ import (
 
 // Login is the page on which people sign in.
 type Login struct {
-	// Name is the typed name, Next the page to go to afterwards, Error the message about a failed attempt.
+	// Name is the typed name, Next is the page to go to afterwards, and Error is the message about a failed attempt.
 	Name, Next, Error string
 	// Provider is the host of the OpenID Connect provider; empty means passwords.
 	Provider                  string
@@ -61,7 +61,7 @@ type Account struct {
 	HasPassword bool
 	// NeedsSecond reports that every account needs a passkey.
 	NeedsSecond bool
-	// Tokens are the usable tokens, Kept those that were ticked to be kept.
+	// Tokens are the usable tokens, and Kept are those that were ticked to be kept.
 	Tokens []people.Token
 	Kept   []uuid.UUID
 	Errors map[string]string
@@ -73,7 +73,7 @@ type Users struct {
 	Query    string
 	Pager    ui.Pager
 	Projects []people.Project
-	// Values are the typed values for a new account, Errors the messages about them.
+	// Values are the typed values for a new account, and Errors are the messages about them.
 	Values, Errors map[string]string
 	// HasPasswords reports that accounts are created here, and not by a provider.
 	HasPasswords bool
@@ -104,7 +104,8 @@ type Projects struct {
 // Project is the page of a project.
 type Project struct {
 	Project people.Project
-	// MayManage reports that the reader may change members and tokens, MaySet the name and quotas.
+	// MayManage reports that the reader may change members and tokens, and MaySet that the reader may change the name and
+	// quotas.
 	MayManage, MaySet bool
 	Members           []people.Member
 	Tokens            []people.Token

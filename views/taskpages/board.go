@@ -12,7 +12,7 @@ import (
 	"wending/views/ui"
 )
 
-// Board is a compact form of the state of every question of a task: one letter each, in the order of their numbers.
+// Board has the state of each of a task's questions in compact form: one letter each, in the order of their numbers.
 // The letter of a finished question stands for its level; a capital means that one of its runs has no answer. The
 // page's script uses the same letters to repaint the squares that have changed.
 type Board struct {
@@ -112,7 +112,7 @@ func (b Board) questionHref(task db.Task, number int) string {
 	return paths.WithQuery(paths.Question(task.ID, number), results.Query{Variant: b.Variant}.Values())
 }
 
-// livePath is the address of the changing part of the page, with the board of the same variant.
+// livePath returns the address of the changing part of the page, with the board of the same variant.
 func (b Board) livePath(task db.Task) string {
 	return paths.WithQuery(paths.TaskLive(task.ID), results.Query{Variant: b.Variant}.Values())
 }

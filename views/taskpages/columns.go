@@ -69,7 +69,7 @@ func ColumnNames(columns []Column) string {
 // has reports whether the list shows a column.
 func (l List) has(column Column) bool { return slices.Contains(l.Columns, column) }
 
-// span is how many columns the list has.
+// span returns how many columns the list has.
 func (l List) span() int { return len(l.Columns) + fixedColumns }
 
 // fixedColumns counts the columns for the tick, state, name, time, progress and actions.
