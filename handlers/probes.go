@@ -65,5 +65,5 @@ func (p Probes) answer(w http.ResponseWriter, status int, now health) {
 		w.Header().Set("Retry-After", request.RetryAfter)
 	}
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(now) // a client that has gone misses nothing
+	_ = json.NewEncoder(w).Encode(now) // an error means that the client has disconnected
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rooms lists the packages from top to bottom: each may import those below it in the list, and leaves.
+// rooms lists the packages from top to bottom: each may import the packages below it in the list, and those in leaves.
 var rooms = []string{
 	"cmd/wending",
 	"cmd/judgecheck",

@@ -95,7 +95,7 @@ func (c demoAgentCommand) Run(ctx context.Context, log *slog.Logger, stdout io.W
 }
 
 // answerDemo answers a question, mostly with its standard answer in one of several wordings. The text of a question
-// determines how stable its answers are, so the answers to the same questions vary on every start.
+// determines how stable its answers are, so it is always the same questions whose answers vary.
 func answerDemo(w http.ResponseWriter, r *http.Request) {
 	var question struct {
 		Question       string `json:"question"`

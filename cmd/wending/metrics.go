@@ -93,7 +93,7 @@ func (i *installation) Describe(all chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (i *installation) Collect(all chan<- prometheus.Metric) {
 	now, err := i.figures()
-	if err != nil { // wending_postgres_up reports it
+	if err != nil { // wending_postgres_up reports the outage
 		return
 	}
 	gauge := func(what *prometheus.Desc, value float64, labels ...string) {

@@ -12,8 +12,8 @@ import (
 // keptFor is how long typed secrets stay in their form.
 const keptFor = time.Hour
 
-// Keeper lets a form carry secrets, sealed, while it is being filled in. They are sealed for the browser and for
-// the origin of the agent's address, which is empty until the address is valid. Otherwise anyone with a copy of the
+// Keeper lets a form carry secrets, sealed, while it is being filled in. The seal binds them to the browser and to the
+// origin of the agent's address, which is empty until the address is valid: without this, anyone with a copy of the
 // page could have the secrets sent to their own server.
 type Keeper struct{ Sealer *secret.Sealer }
 

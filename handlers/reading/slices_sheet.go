@@ -90,7 +90,7 @@ func newSlicesSheet(locale text.Locale, task db.Task) *export.Sheet {
 	return sheet
 }
 
-// orBlank returns a text; empty if value is nil.
+// orBlank returns value, or an empty text if value is nil.
 func orBlank(value *string) string {
 	if value == nil {
 		return ""

@@ -79,7 +79,7 @@ type Fault struct {
 	cause  error
 }
 
-// NewFault returns the fault of a code.
+// NewFault returns the fault with the given code.
 func NewFault(code string) *Fault {
 	status, isKnown := statuses[code]
 	if !isKnown {

@@ -43,7 +43,7 @@ type laidOut struct {
 	places    []place
 	// stating maps the values of facts, as written, to the places that state them.
 	stating map[string]int
-	// length is the answers' total size in bytes, folded the size of those that differ in wording from the most
+	// length is the answers' total size in bytes, and folded is the size of those that differ in wording from the most
 	// common answer.
 	length, folded int
 }
