@@ -141,9 +141,9 @@ func (s *site) answered(b *testing.B, questions, runsOfEach, kinds int,
 }
 
 // The time for a page of 20 questions with 20 long answers each: with 4 different ones, as usual, and in shapes that
-// agents should not send. first-ms is the time for the first visit, ms the shortest time of later ones; cpu-ms is the
-// process's CPU time, including the client's, and x-escaping how many times the answers could be escaped in that
-// time.
+// agents should not send. first-ms is the time for the first visit, and ms is the shortest time of later ones. cpu-ms
+// is the process's CPU time, including the client's, and x-escaping is how many times the answers could be escaped in
+// that time.
 func BenchmarkPagesOfLongAnswers(b *testing.B) {
 	s := newSite(b, false)
 	b.Run("usual", func(b *testing.B) { s.measureAnswers(b, 20, 20, 4, longAnswer, answersBudget) })

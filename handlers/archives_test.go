@@ -639,8 +639,8 @@ func timeless(part string) string {
 
 var ofInstallation = regexp.MustCompile(`"(asset_id|id)":"[0-9a-f]{8}-[-0-9a-f]{27}"`)
 
-// An archive of the older format has no hashes. The parts that this format has are imported unchanged, all others are
-// ignored.
+// An archive of the older format has no hashes. The parts that this format has are imported unchanged; all other parts
+// are ignored.
 func TestOlderArchivesAreStillRead(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

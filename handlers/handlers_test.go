@@ -207,7 +207,7 @@ func listening(database string, access handlers.Access) string {
 	return ""
 }
 
-// startWorker starts a worker and returns a function that stops it; the end of the test stops it, too.
+// startWorker starts a worker and returns a function that stops it; it also stops when the test ends.
 func (s *site) startWorker(t testing.TB, config jobs.WorkerConfig) (leave func()) {
 	t.Helper()
 	config.Store, config.Queue, config.Agents, config.Models = s.worker.Store, s.worker.Queue, s.worker.Agents,

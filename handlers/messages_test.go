@@ -240,8 +240,8 @@ func TestResultsComeBeforeTheEnd(t *testing.T) {
 	}
 }
 
-// The message about a comparison names the variant that won, and by how much, if the data show it, and the total
-// cost.
+// The message about a comparison states the total cost and, if the data show a winner, the winning variant and its
+// lead.
 func TestAComparisonsMessageNamesTheWinner(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

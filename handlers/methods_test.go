@@ -142,7 +142,7 @@ func TestEveryPathAnswersHeadAndNamesItsMethods(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, s.heading(t, "", http.MethodOptions, "/api/v1/evaluation-tasks").StatusCode)
 }
 
-// Endless streams and long reports end after their headers, without an error.
+// In response to HEAD, endless streams and long reports end after their headers, without an error.
 func TestHeadEndsWhatItBegins(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)

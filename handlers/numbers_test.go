@@ -106,7 +106,8 @@ func TestNoCountLeadsNowhere(t *testing.T) {
 	}
 }
 
-// underWay starts a task of which one question is answered, one has failed and one is being asked until the test ends.
+// underWay starts a task with one answered question, one failed question, and one that is being asked until the test
+// ends.
 func (s *site) underWay(t *testing.T) (id string) {
 	t.Helper()
 	ended := make(chan struct{})
@@ -133,8 +134,8 @@ func (s *site) underWay(t *testing.T) (id string) {
 	return id
 }
 
-// Every number in the table of reviewers leads to exactly as many questions. Reviewers in an address that the task does
-// not have are dropped.
+// Every number in the table of reviewers leads to exactly as many questions. A reviewer in an address is dropped if the
+// task has no such reviewer.
 func TestNumbersOfReviewersLeadToTheirQuestions(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

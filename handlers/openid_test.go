@@ -637,7 +637,7 @@ func TestPasskeys(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, p.signIn(t, nil).StatusCode)
 	require.NoError(t, s.people.ChangeUser(t.Context(), user.ID, people.Change{IsDisabled: ptr(false)}))
 
-	// Without passkeys the password alone signs in again. A session that began long ago cannot make that change.
+	// Without passkeys the password alone is enough again. A session that began long ago cannot make that change.
 	p.signIn(t, nil).mustBe(t, 200)
 	s.tables.MustExec(`UPDATE sessions SET created_at = now() - interval '16 min'`)
 	require.Equal(t, http.StatusForbidden, p.register(t).StatusCode)

@@ -13,7 +13,7 @@ const demoJudge = "demo-judge"
 // material matches the texts between marks in a judge's prompt; each text has the same mark at both ends.
 var material = regexp.MustCompile(`(?s)<data-(\w+)>\n(.*?)\n</data-(\w+)>`)
 
-// judgeDemo rates an answer: the last material is the answer, the one before it the expected answer. It looks
+// judgeDemo rates an answer: the last material is the answer, and the one before it is the expected answer. It looks
 // for the expected answer in the answer, and ignores instructions in it.
 func judgeDemo(user string) string {
 	answer, expected := user, ""

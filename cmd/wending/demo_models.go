@@ -18,9 +18,9 @@ import (
 // demoModel is one of the models that the demo agent plays in the chat protocol of OpenAI. They differ in
 // stability, speed and, through the prices in the library, cost.
 type demoModel struct {
-	// least is the minimum duration of an answer, more the maximum additional duration.
+	// least is the minimum duration of an answer, and more is the maximum additional duration.
 	least, more time.Duration
-	// wordings is how many of 100 answers are worded differently, mistakes how many are wrong.
+	// wordings is how many of 100 answers are worded differently, and mistakes is how many are wrong.
 	wordings, mistakes int
 }
 

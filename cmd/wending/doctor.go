@@ -191,7 +191,7 @@ func (d *doctor) describeServer(ctx context.Context, store *db.Store) (string, e
 	return found, nil
 }
 
-// checkKey checks that the process has the database's key, without creating either.
+// checkKey checks that the process has the database's key; it creates no key.
 func (d *doctor) checkKey(ctx context.Context, store *db.Store) {
 	d.check("secret key", func() (string, error) {
 		if _, err := d.settings.keptKeys(); d.settings.SecretKey == "" && errors.Is(err, os.ErrNotExist) {

@@ -15,8 +15,8 @@ import (
 // keyFile returns the file of generated keys in the data folder: the current key on the first line, earlier ones below.
 func (s Settings) keyFile() string { return filepath.Join(s.DataDir, "secret.key") }
 
-// secretKeys returns SECRET_KEY or, if it is not set, the keys in the data folder, where it generates a key if there is
-// none. SECRET_KEY_PREVIOUS is among the previous keys.
+// secretKeys returns SECRET_KEY or, if it is not set, the keys in the data folder; if there are none, it generates one
+// there. SECRET_KEY_PREVIOUS is among the previous keys.
 func (s Settings) secretKeys() (secret.Keys, error) {
 	var previous []string
 	if s.PreviousKey != "" {

@@ -50,7 +50,7 @@ type repeats struct {
 	seen map[string]*failure
 }
 
-// failure is a failure that was logged at a time and has been suppressed a number of times since.
+// failure records when a failure was last logged, and how often it has been suppressed since.
 type failure struct {
 	at         time.Time
 	suppressed int

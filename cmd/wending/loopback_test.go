@@ -21,9 +21,9 @@ import (
 	"wending/jobs/agent/guard"
 )
 
-// If people sign in, no guard allows a loopback address that is not on its allowlist, regardless of its notation. This
-// includes the demo agent's address, unless a request carries the ticket of the demo's tasks. The guard for channels
-// does not accept the ticket.
+// If people sign in, no guard allows a loopback address that is not on its allowlist, regardless of how the address is
+// written. This includes the demo agent's address, unless a request carries the ticket of the demo's tasks. The guard
+// for channels does not accept the ticket.
 func TestAccountsDoNotReachLoopback(t *testing.T) {
 	t.Parallel()
 	demo, err := startDemoAgent("127.0.0.1:0")

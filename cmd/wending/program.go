@@ -59,7 +59,7 @@ type program struct {
 	modelGuard *guard.Guard
 	models     *agent.Client
 	agents     *agent.Client
-	// notifyGuard and sender are the guard and sender for channels, texts the catalogue of their messages.
+	// notifyGuard and sender are the guard and sender for channels, and texts is the catalogue of their messages.
 	notifyGuard *guard.Guard
 	sender      *notify.Sender
 	assets      blob.Store
@@ -216,7 +216,7 @@ func unlessStopped(ctx context.Context, err error) error {
 	return err
 }
 
-// newSealer returns the sealer with the process's keys. If these are not the database's, it returns an error with the
+// newSealer returns the sealer with the process's keys. If they do not match the database, it returns an error with the
 // remedy, after leaving a note for the page of workers.
 func newSealer(ctx context.Context, store *db.Store, keys secret.Keys, command string) (*secret.Sealer, error) {
 	host, err := os.Hostname()

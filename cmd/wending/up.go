@@ -74,9 +74,8 @@ type ownServers struct {
 	redis    *embedded.Redis
 }
 
-// wait waits until the group or a server ends. If a server ends, it does not wait for the group, which could only
-// drain against a server that is gone: the process exits, its supervisor starts it again, and work resumes from the
-// database.
+// wait waits until the group or a server ends. If a server ends, it does not wait for the group, which could not finish
+// its work without that server: the process exits, its supervisor starts it again, and work resumes from the database.
 func (o ownServers) wait(group *errgroup.Group) error {
 	var databaseExited, redisExited <-chan struct{} // nil, and so never ready, if the servers are external
 	if o.database != nil {

@@ -107,7 +107,7 @@ type ask struct {
 	rule Rule
 	// token and session are the credentials; empty means none.
 	token, session string
-	// project is the id or name of the requested project, kept the project that the browser used last; both may be
+	// project is the id or name of the requested project, and kept is the project that the browser used last; both may be
 	// empty.
 	project, kept string
 	// object is the id of the object in the path. If isOptional is set, it is the id of a task in the query instead, and

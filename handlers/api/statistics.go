@@ -91,7 +91,8 @@ type statisticsOutput struct {
 		IsFinal    bool                  `json:"is_final" doc:"False while a launch is active, because results may still change"`
 		Variants   []variantStatistics   `json:"variants"`
 		Evaluators []evaluatorStatistics `json:"evaluators" doc:"Statistics of each evaluator, in the order of the task's evaluators"`
-		// Reliability is nil if the task has no model that groups answers, or if nobody has grouped answers that it grouped.
+		// Reliability is nil if the task has no model that groups answers, or if nobody has grouped answers that the model
+		// grouped.
 		Reliability *meaning.Reliability `json:"meaning_reliability" doc:"Agreement between the groupings of the task's meaning_model and people's groupings; null if people have not grouped any answers that the model grouped"`
 		Reasons     []review.ReasonCount `json:"reasons" nullable:"false" doc:"Reasons of people's verdicts on questions, most frequent first"`
 		ItemsShared int                  `json:"items_shared" doc:"Number of questions that all variants have" example:"100"`

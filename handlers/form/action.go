@@ -50,7 +50,7 @@ func Evaluate(ctx context.Context, service *tasks.Service, saved *library.Servic
 	return evaluated, err
 }
 
-// Group has the model named in a form group the answers of a task that has ended by meaning.
+// Group has the model named in a form group, by meaning, the answers of a task that has ended.
 func Group(ctx context.Context, service *tasks.Service, saved *library.Service, task db.Task,
 	submitted *Upload) (db.Task, error) {
 	c := fields{form: submitted}

@@ -144,7 +144,7 @@ func OpenView(c echo.Context, views people.People, kind people.ViewKind) (isAske
 	return true, c.Redirect(http.StatusSeeOther, paths.WithQuery(c.Request().URL.EscapedPath(), kept))
 }
 
-// Views returns the saved views of a kind in the project of a request; path and query address the page that shows
+// Views returns the saved views of a kind in the project of a request; path and query identify the page that shows
 // them.
 func Views(c echo.Context, views people.People, kind people.ViewKind, path string, query url.Values) (ui.Views, error) {
 	ctx := c.Request().Context()

@@ -46,7 +46,7 @@ type Config struct {
 	// number.
 	PrepareReplay func(ctx context.Context, task db.Task, number int, unitID *int64,
 		link string) (write func(context.Context, io.Writer) error, err error)
-	// Choose returns the questions that a request's filters of a report select; nil means that it has no filters.
+	// Choose returns the questions that a request's filters of a report select; nil means that there are no filters.
 	Choose func(c echo.Context, task db.Task) (map[int64]bool, error)
 	// SendFile sends a file, or its thumbnail, if it is among those that a link shows.
 	SendFile func(c echo.Context, taskID, id uuid.UUID, shown engine.Shown, isThumbnail bool) error
