@@ -92,7 +92,7 @@ type Config struct {
 	// DemoURL is the demo agent's address, DemoModelsURL is the base URL of the models that it plays, and DemoTicket is
 	// the ticket that gives the demo's tasks access to them; empty means that no demo agent is running.
 	DemoURL, DemoModelsURL, DemoTicket string
-	// Hosts are the names of this site, in addition to local names and IP addresses. If it is empty and the site has
+	// Hosts are the names of this site, in addition to local names and IP addresses. If Hosts is empty and the site has
 	// accounts, requests that do not come over loopback may use any name.
 	Hosts []string
 	// DatabaseURL leads to the database itself, bypassing any pooler: changes of tasks are announced over it. If it

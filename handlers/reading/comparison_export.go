@@ -32,7 +32,7 @@ const (
 
 // comparedColumn is a column of a comparison's questions.
 type comparedColumn struct {
-	// name is its title in a CSV file; titles of one task's columns begin with a_ or b_.
+	// name is the column's title in a CSV file; titles of one task's columns begin with a_ or b_.
 	name string
 	// key is the catalogue key of the title in a workbook, without the prefix export.compare. side is the key of the
 	// task's name that precedes the title; it is empty if the column belongs to no single task.

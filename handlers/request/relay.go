@@ -53,7 +53,7 @@ func newRelayPool(memory, disk int64) *RelayPool {
 func (p *RelayPool) Waiting() (memory, disk int64) { return p.memory.taken.Load(), p.disk.taken.Load() }
 
 // Through runs produce with a relay in place of *w. It calls made when the response is complete, possibly before the
-// client has read it. It returns when the client has read the response, with the first failure.
+// client has read it. It returns once the client has read the response, and returns the first failure.
 func (p *RelayPool) Through(w *http.ResponseWriter, produce func() error, made func()) error {
 	direct, failure := *w, errors.New("no response was written")
 	r := p.open(direct)
@@ -84,7 +84,7 @@ type relay struct {
 	unsent     []byte
 
 	mu sync.Mutex
-	// waiting are the pieces that have not been sent yet, inMemory is how many of them are in memory.
+	// waiting are the pieces that have not been sent yet; inMemory is how many of them are in memory.
 	waiting  []part
 	inMemory int
 	file     *os.File

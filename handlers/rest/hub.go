@@ -10,7 +10,7 @@ import (
 // ReadEvery is the time between two reads of a watched topic that does not announce changes.
 const ReadEvery = 500 * time.Millisecond
 
-// Hub holds the watched topics, reading each only once for all its watchers. K identifies a topic, V is its state.
+// Hub holds the watched topics, reading each only once for all its watchers. K identifies a topic, and V is its state.
 type Hub[K comparable, V any] struct {
 	read   func(context.Context, K) (V, error)
 	mu     sync.Mutex

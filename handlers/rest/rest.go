@@ -100,7 +100,7 @@ type Endpoint struct {
 	Method, Path, ID, Summary, Description, Tag string
 	// Status is the status of a success; 0 means 200.
 	Status int
-	// Faults are its error codes, in addition to the common ones and those that its body implies.
+	// Faults are the endpoint's error codes, in addition to the common ones and those that its body implies.
 	Faults []string
 	// MaxBytes is the maximum size of a JSON body; 0 means one megabyte.
 	MaxBytes int64

@@ -101,7 +101,8 @@ func strayField(ctx huma.Context) error {
 	return request.UnknownFieldFault(part.FormName(), nil)
 }
 
-// schemasKey is the key in an operation's metadata for the schemas that its own schema refers to.
+// schemasKey is the key in an operation's metadata under which the schemas that the operation's schema refers to are
+// stored.
 const schemasKey = "schemas"
 
 // vocabulary is the set of names in an operation's body.

@@ -18,7 +18,7 @@ import (
 	"wending/views/ui"
 )
 
-// pairs returns the pairs of the two variants that the query names; without names, those of the first two.
+// pairs returns the pairs of the two variants that the query names; if it names none, those of the first two variants.
 func (p *Pages) pairs(c echo.Context) (shown judging.Pairs, err error) {
 	if shown.Task, err = p.reviewedTask(c); err != nil {
 		return shown, err

@@ -14,7 +14,7 @@ import (
 	"wending/views/text"
 )
 
-// kindReasons maps kinds of facts to the reasons for a verdict that contradictions of that kind suggest.
+// kindReasons maps each kind of fact to the reason for a verdict that a contradiction of this kind suggests.
 var kindReasons = map[facts.Kind]string{
 	facts.Number: review.WrongNumber, facts.Percent: review.WrongNumber, facts.Money: review.WrongNumber,
 	facts.Duration: review.WrongNumber,

@@ -251,7 +251,7 @@ func Review(id uuid.UUID) string { return Task(id) + "/review" }
 // Presence returns the address that a task's pages poll for the progress of its review and for what others are doing.
 func Presence(id uuid.UUID) string { return Task(id) + "/presence" }
 
-// NextReview returns the address that leads to the next question that waits for the reader's verdict.
+// NextReview returns the address that redirects to the next question that waits for the reader's verdict.
 func NextReview(id uuid.UUID) string { return Review(id) + "/next" }
 
 // ReviewOf returns the address of one question's own page, for a verdict.
@@ -307,8 +307,8 @@ func Launches(id uuid.UUID) string { return Gallery(id) + "#launches" }
 // Launch returns the address of one launch of a task.
 func Launch(id, launch uuid.UUID) string { return Task(id) + "/launches/" + launch.String() }
 
-// LaunchRuns returns the address of the page of one launch, limited to the runs with an outcome (succeeded or failed)
-// that ended between since and until. An empty outcome and nil times do not limit the runs.
+// LaunchRuns returns the address of the page of one launch, limited to the runs with the given outcome (succeeded or
+// failed) that ended between since and until. An empty outcome and nil times do not limit the runs.
 func LaunchRuns(id, launch uuid.UUID, outcome string, since, until *time.Time) string {
 	query := url.Values{}
 	if outcome != "" {
@@ -322,8 +322,8 @@ func LaunchRuns(id, launch uuid.UUID, outcome string, since, until *time.Time) s
 	return WithQuery(Launch(id, launch), query)
 }
 
-// ToolCalls returns the address of the list of calls of a tool by a task's runs: those with an outcome, or all if
-// outcome is empty.
+// ToolCalls returns the address of the list of calls of a tool by a task's runs: those with the given outcome, or all
+// if outcome is empty.
 func ToolCalls(id uuid.UUID, tool, outcome string) string {
 	query := url.Values{"tool": {tool}}
 	if outcome != "" {

@@ -24,7 +24,7 @@ const (
 type curve struct {
 	name   string
 	number int
-	// line has the pieces of the line between its gaps, band the intervals of these pieces as areas.
+	// line has the pieces of the line between its gaps, and band has the intervals of these pieces as areas.
 	line, band []string
 	dots       []dot
 	// average and limits are pieces of the moving average and of its upper and lower limits.
@@ -47,7 +47,7 @@ type plot struct {
 	axis   []mark // values, from bottom to top
 	times  []mark
 	limit  *mark // the limit below which there is an alert; nil for none
-	// restarts are the firings whose configuration differs from the previous firing.
+	// restarts are the firings whose configuration differs from the previous firing's.
 	restarts []restart
 }
 

@@ -100,7 +100,8 @@ func fitness(l text.Locale, fit review.Fit) string {
 	return l.Text("summary.people.fitness." + string(*fit.Fitness))
 }
 
-// kappaNeeded states how many more verdicts would narrow κ to the next width; nothing if its interval is unknown.
+// kappaNeeded states how many more verdicts would narrow κ to the next width; it returns nothing if κ's interval is
+// unknown.
 func kappaNeeded(l text.Locale, fit review.Fit) []string {
 	for _, needed := range fit.KappaNeeded {
 		if needed.More != nil && *needed.More > 0 {
