@@ -199,7 +199,7 @@ func TestWhatAgentsProduceIsCopied(t *testing.T) {
 	s.awaitAssets(t, id)
 
 	drawn := s.assetsOf(t, id, "question_id=a")
-	require.Len(t, drawn, 6) // two runs each: the image, the one in the answer, the sound
+	require.Len(t, drawn, 6) // from each of two runs: the reported image, the image in the answer, and the sound
 	require.Equal(t, "etc/画 1.png", drawn[0].Path)
 	require.Equal(t, []string{"STORED", "image/png", "image"}, []string{drawn[0].State, drawn[0].MediaType, drawn[0].Type})
 	require.Equal(t, []string{"hopped.png", "sound.wav"}, []string{drawn[1].Path, drawn[2].Path})
@@ -453,7 +453,7 @@ func TestAgentsFetchFilesWithATicket(t *testing.T) {
 		s.get(t, foreign+"?ticket="+sealer.Ticket(foreign, time.Now().Add(time.Hour))).StatusCode)
 }
 
-// Answers with the same text and different images do not count as the same.
+// Answers with the same text but different images do not count as equal.
 func TestEqualTextsBesideDifferentPicturesAreNotEqual(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -415,7 +415,7 @@ func TestASummaryHasAmounts(t *testing.T) {
 	s := newSite(t, true)
 	right := chatting(func(string) string { return "Paris" })
 	good, _ := s.chatTarget(t, "好", agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
-		time.Sleep(200 * time.Millisecond) // more expensive, and slower by more than a busy machine adds
+		time.Sleep(200 * time.Millisecond) // this target is also more expensive; a busy machine adds a smaller delay
 		right(w, call)
 	}).URL)
 	var calls atomic.Int64

@@ -322,7 +322,7 @@ func TestRightsOfAProviderAreReadAgain(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, b.throughProvider(t, provider, claiming{user, func(jwt.MapClaims) {}},
 		"/tasks").StatusCode)
 	require.Equal(t, http.StatusOK, b.get(t, "/admin/users").StatusCode)
-	usersPage := func() int { // without its body, because a page that is being sent when rights change is cut off
+	usersPage := func() int { // the body is not read: a page that is still being sent when rights change is cut off
 		answer, err := b.client.Get(b.URL + "/admin/users")
 		if err != nil {
 			return 0

@@ -257,7 +257,7 @@ func TestAJudgeIsTuned(t *testing.T) {
 	s.judgedTask(t)
 	saved := s.entry(t, "GET", "evaluators", nil, 200)["items"].([]any)[0].(object)
 	judge, config := "evaluators/"+saved["id"].(string), saved["config"].(object)
-	config["threshold"] = 20 // passes what is rated 30
+	config["threshold"] = 20 // answers rated 30 now pass
 	tuned := s.entry(t, "POST", judge+"/tune", object{"config": config}, 200)
 	require.EqualValues(t, 1, tuned["version"])
 	require.EqualValues(t, 0, tuned["unrated"])

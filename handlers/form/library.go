@@ -144,7 +144,7 @@ func protocolNames(onlyModels bool) (names []string) {
 	return names
 }
 
-// Provider checks a form for a provider; absent fields keep base's values. A new origin drops base's secrets.
+// Provider checks a form for a provider; absent fields keep base's values. If the origin is new, base's secrets are dropped.
 func Provider(form *Upload, base library.Provider,
 	check func(*url.URL) error) (p library.Provider, faults []FieldFault) {
 	c, p := fields{form: form}, base
@@ -218,7 +218,7 @@ func (c *fields) prices(p *library.Prices) {
 	}
 }
 
-// Agent checks a form for an agent. A new origin drops base's secrets.
+// Agent checks a form for an agent. If the origin is new, base's secrets are dropped.
 func Agent(form *Upload, base library.Agent, check func(*url.URL) error) (a library.Agent, faults []FieldFault) {
 	c, a := fields{form: form}, base
 	if a.RetryOn == nil {

@@ -238,7 +238,7 @@ type entryFormInput struct {
 
 // resource describes one kind of entry for the API.
 type resource[T, B any] struct {
-	// name is the name of the collection, singular the name of one entry.
+	// name is the name of the collection, and singular is the name of one entry.
 	name, singular string
 	kind           entries.Kind[T]
 	view           func(T) (B, error)

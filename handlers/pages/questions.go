@@ -126,7 +126,7 @@ func (q Questions) chooseColumns(c echo.Context, f *form.Upload, chosen *Chosen,
 	}
 	isAnswered := f.Has("column_question_id") && slices.Contains(columns, picked.Question)
 	if isAnswered {
-		guess.ID = picked.ID // the choice may also be no column
+		guess.ID = picked.ID // the user may also have chosen that no column contains ids
 	}
 	set, err := dataset.Read(c.Request().Context(), chosen.File.Name, chosen.File.Content, guess)
 	if err != nil && guess.ID != "" && !isAnswered { // a column with that name need not contain ids

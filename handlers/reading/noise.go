@@ -25,7 +25,7 @@ func (r Reader) Noise(ctx context.Context, task db.Task, evaluator db.Evaluator)
 			return nil
 		case len(one.Votes) > 0:
 			scores.Votes = one.Votes
-		default: // by an earlier version, which stored only the replies
+		default: // stored by an earlier version, which kept only the replies
 			scores.Votes = judge.VotesIn(one.Raw)
 		}
 		scored = append(scored, scores)

@@ -529,7 +529,7 @@ var sentinels = []struct {
 	{db.ErrAsksNobody, CodeTaskStateConflict, "error.ASKS_NOBODY"},
 	{db.ErrConflict, CodeTaskStateConflict, ""},
 	{ErrStale, CodeForbidden, "error.stale"},
-	// the secret was given up, or another key is in use
+	// the secret was given up when the key was lost, or another key is in use
 	{secret.ErrKey, CodeTaskStateConflict, "failure.SECRET_KEY_CHANGED"},
 	{people.ErrLastAdmin, CodeTaskStateConflict, "users.last_admin"},
 	{identity.ErrOfProvider, CodeForbidden, "users.of_provider.only"},

@@ -91,7 +91,7 @@ type relay struct {
 	onDisk   int
 	isEnded  bool
 	failure  error // the client's failure
-	// came wakes the reader and went the producer, after a change.
+	// After a change, came wakes the reader, and went wakes the producer.
 	came, went chan struct{}
 	// sent are pieces whose memory can be reused.
 	sent chan []byte

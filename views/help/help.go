@@ -37,10 +37,10 @@ type Chapter struct {
 	Sections []Section
 }
 
-// Section is a part of a chapter with a heading that links lead to.
+// Section is a part of a chapter with a heading that links can point to.
 type Section struct {
 	ID, Title string
-	// HTML is the content, words the text that is searched.
+	// HTML is the content, and words is the text that is searched.
 	HTML, words string
 }
 

@@ -275,7 +275,7 @@ func (q Question) terms(one Distinct) (terms []blocks.Term) {
 				}
 				term := value.Text
 				if !strings.Contains(one.Text, term) {
-					if len(one.Text) > lightAnswer { // finding the wording is not worth reading the whole answer
+					if len(one.Text) > lightAnswer { // too long to read only to find the wording
 						continue
 					}
 					if read == nil {

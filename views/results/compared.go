@@ -57,7 +57,7 @@ func (r Report) kept(item int64, runs []db.Run, letters []string) (shown []db.Ru
 	return shown, own
 }
 
-// answersKept counts the answers that the query keeps, if it keeps single ones.
+// answersKept counts the answers that the query selects, if it selects individual answers.
 func (r Report) answersKept() (count int) {
 	for _, item := range r.Shown(r.Query) {
 		count += len(r.Compared[r.Filter][item.ID])

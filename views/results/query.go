@@ -19,7 +19,7 @@ import (
 
 // Query selects and orders the questions of a report.
 type Query struct {
-	// Filter is one of Filters, Review one of ReviewFilters, Sort one of Sorts.
+	// Filter is one of Filters, Review is one of ReviewFilters, and Sort is one of Sorts.
 	Filter, Review, Sort, Search string
 	// Reason keeps questions with a verdict for that reason; empty matches any.
 	Reason string

@@ -54,7 +54,7 @@ func ReadColumns(chosen string) (columns []Column, isValid bool) {
 	return slices.Compact(columns), isValid
 }
 
-// ColumnNames writes a choice of columns as ReadColumns reads it.
+// ColumnNames formats a choice of columns in the form that ReadColumns parses.
 func ColumnNames(columns []Column) string {
 	if len(columns) == 0 {
 		return noColumns

@@ -39,7 +39,7 @@ type submission struct {
 	// headers are the opened headers that the form carried in sealed form; nil if there are none, or if they must be typed
 	// again.
 	headers map[string]string
-	// task is the task that the form describes, faults are the form's faults.
+	// task is the task that the form describes, and faults are the form's faults.
 	task   tasks.New
 	faults []form.FieldFault
 	// gone are the names of entries that the source uses but the library no longer offers.
