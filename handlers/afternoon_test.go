@@ -19,8 +19,8 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// fourQuestions creates a task whose four questions have answers that are equal, differ in format, differ in wording,
-// and fail.
+// fourQuestions creates a task of four questions: one with equal answers, one whose answers differ in format, one whose
+// answers differ in wording, and one with a failed run.
 func fourQuestions(t *testing.T, s *site) (id string) {
 	t.Helper()
 	long := strings.Repeat("应当承担违约责任。", 30)

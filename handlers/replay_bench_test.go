@@ -15,8 +15,8 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// With 200 calls in flight, each with events for a second: how many fewer calls end in the same time if 50 pages
-// follow some of them.
+// With 200 calls in flight, each of which reports events for a second: how many fewer calls end in the same time if 50
+// pages follow some of them.
 func BenchmarkCallsThatFiftyPagesFollow(b *testing.B) {
 	const lanes, watchers, questions, runs = 200, 50, 40, 5
 	s := newSiteWith(b, lanes+4)

@@ -194,7 +194,8 @@ func TestAnswersThatMustNotBeSentAreNotJudged(t *testing.T) {
 	require.Zero(t, s.reports.Load(), s.told.String())
 }
 
-// Patterns are words or RE2 between slashes, of limited number and length, and never match everything.
+// Patterns are words, or RE2 expressions between slashes. Their number and length are limited, and none may match
+// everything.
 func TestSensitivePatternsAreChecked(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, false)

@@ -17,8 +17,8 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// sliced runs a task of six questions in three categories: the answers on 合同 contradict each other, and one of 劳动
-// fails.
+// sliced runs a task of six questions in three categories: the answers on 合同 contradict each other, and one question on
+// 劳动 fails.
 func (s *site) sliced(t *testing.T) (id string) {
 	t.Helper()
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {

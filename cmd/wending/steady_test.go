@@ -42,7 +42,8 @@ func (b *tab) watches() {
 // in pieces, and a button whose icon arrives before its label inevitably moves by a few pixels.
 const unseen = 0.0005
 
-// requireSteady waits until a page is at rest and requires that nothing has moved and nothing was forbidden.
+// requireSteady waits until a page is at rest, and requires that nothing has moved and that the content security policy
+// has forbidden nothing.
 func (b *tab) requireSteady(what string) {
 	b.t.Helper()
 	var seen struct {
@@ -206,7 +207,8 @@ func TestTheNumbersOfVariantsHaveTheirRoom(t *testing.T) {
 	b.sees(".result:nth-child(2) .variant[data-variant='4'] .run", "应当承担违约责任")
 }
 
-// The bar of a report shows what is selected in its lists, even on a small screen and with a thousand questions.
+// The lists in the bar of a report show their selected options in full, even on a small screen and with a thousand
+// questions.
 func TestTheListsOfAReportAreWhole(t *testing.T) {
 	t.Parallel()
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "一致") })

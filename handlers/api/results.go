@@ -452,8 +452,8 @@ type streamedItem struct {
 	due []db.Run
 }
 
-// streamItem writes a question with its runs or, if variant is not 0, only with that variant's runs. A planned run that
-// never took place is written as one of due.
+// streamItem writes a question with its runs or, if variant is not 0, only with that variant's runs. For each planned
+// run that never took place, it writes the corresponding run from i.due.
 func (h *handler) streamItem(ctx context.Context, stream *rest.StreamWriter, i streamedItem, task db.Task,
 	variant int) error {
 	stream.Open(struct {

@@ -144,7 +144,8 @@ func protocolNames(onlyModels bool) (names []string) {
 	return names
 }
 
-// Provider checks a form for a provider; absent fields keep base's values. If the origin is new, base's secrets are dropped.
+// Provider checks a form for a provider; absent fields keep base's values. If the origin is new, base's secrets are
+// dropped.
 func Provider(form *Upload, base library.Provider,
 	check func(*url.URL) error) (p library.Provider, faults []FieldFault) {
 	c, p := fields{form: form}, base

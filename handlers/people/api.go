@@ -61,7 +61,7 @@ type pageInput struct {
 // endpoints are the API's handlers; the pages have methods with the same names.
 type endpoints struct{ *handler }
 
-// Enums lists the types of these endpoints that have few values.
+// Enums lists the types in these endpoints whose values come from a fixed list.
 func Enums() []rest.Enum {
 	return []rest.Enum{rest.EnumOf(people.Roles), rest.EnumNamed("audited via", people.AuditVias)}
 }

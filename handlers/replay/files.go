@@ -97,8 +97,8 @@ type filePath struct {
 	AssetID string `path:"asset_id" doc:"Id of the asset" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
 }
 
-// RegisterFilesAPI adds the endpoints: to the API whole the one that lists files, to the API stream those that send
-// them.
+// RegisterFilesAPI adds the endpoints: the one that lists files to the API whole, and those that send files to the API
+// stream.
 func RegisterFilesAPI(whole, stream huma.API, config FilesConfig) {
 	h := &filesHandler{config}
 	rest.Register(whole, h.Failed, rest.Endpoint{

@@ -54,7 +54,7 @@ func ColumnValues(query url.Values) url.Values {
 	return values
 }
 
-// ColumnPlace returns the 1-based place of the column by which a request groups questions; 0 if the request names
+// ColumnPlace returns the position, from 1, of the column by which a request groups questions; 0 if the request names
 // none.
 func ColumnPlace(task db.Task, by string) (int, error) {
 	place := slices.Index(task.VariableNames, by)

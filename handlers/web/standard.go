@@ -39,7 +39,7 @@ func (p *Pages) renderStandard(c echo.Context, s judging.Standard, status int) e
 	return pages.Render(c, status, judging.StandardPage(frame, s))
 }
 
-// correctStandard saves the next version of the dataset, with the typed standard answer. If that is refused the form
+// correctStandard saves the next version of the dataset, with the typed standard answer. If that is refused, the form
 // shows why.
 func (p *Pages) correctStandard(c echo.Context) error {
 	ctx := c.Request().Context()
