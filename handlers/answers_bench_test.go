@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// answersBudget is how long the server may take for a page of long answers, and worstBudget how long it may take for a
-	// page of hostile answers.
+	// answersBudget is how long the server may take for a page of long answers, and worstBudget is how long it may take
+	// for a page of hostile answers.
 	answersBudget = 60 * time.Millisecond
 	worstBudget   = 500 * time.Millisecond
 )

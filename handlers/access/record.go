@@ -132,7 +132,7 @@ type unsettled struct {
 	entry  people.AuditEntry
 }
 
-// settleLater keeps an entry until it can be added. In the meantime the entry is in the log, and its intent in the
+// settleLater keeps an entry until it can be added. In the meantime, the entry is in the log, and its intent is in the
 // database.
 func (g *Guard) settleLater(ctx context.Context, intent uuid.UUID, entry people.AuditEntry) {
 	g.Log.WarnContext(ctx, "audit entry not stored, will retry", "action", entry.Action, "actor", entry.Actor,

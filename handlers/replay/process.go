@@ -22,7 +22,7 @@ import (
 const (
 	// filesShown is how many files the page of a task's calls and files shows.
 	filesShown = 60
-	// newestShown is how many of the newest answers it shows, and newestCut how many characters of each.
+	// newestShown is how many of the newest answers it shows, and newestCut is how many characters it shows of each.
 	newestShown, newestCut = 8, 160
 	// launchRunCut is how many characters of each answer the page of a launch shows.
 	launchRunCut = 300

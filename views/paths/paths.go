@@ -66,7 +66,7 @@ const (
 	LibraryPreview = "/library/prompts/preview"
 	// LibraryDetect is the address that recognises protocols.
 	LibraryDetect = "/library/agents/detect"
-	// Login is the sign-in page, and Logout the address that signs out.
+	// Login is the sign-in page, and Logout is the address that signs out.
 	Login  = "/login"
 	Logout = "/logout"
 	// Setup is the page on which the first administrator is created.

@@ -104,8 +104,8 @@ type Projects struct {
 // Project is the page of a project.
 type Project struct {
 	Project people.Project
-	// MayManage reports that the reader may change members and tokens, and MaySet that the reader may change the name and
-	// quotas.
+	// MayManage reports that the reader may change members and tokens, and MaySet reports that the reader may change the
+	// name and quotas.
 	MayManage, MaySet bool
 	Members           []people.Member
 	Tokens            []people.Token

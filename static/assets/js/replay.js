@@ -339,7 +339,7 @@
     event.preventDefault();
   });
 
-  // The events of finished calls are read immediately, those of a running call as they happen.
+  // The events of finished calls are read immediately; those of a running call are read as they happen.
   const reading = tracks.filter((track) => track.box.dataset.events).map((track) => fetch(track.box.dataset.events)
     .then((answer) => (answer.ok ? answer.json() : { items: [] }))
     .then((answer) => answer.items.forEach((event) => track.add(event)))
