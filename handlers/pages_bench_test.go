@@ -26,7 +26,7 @@ import (
 // pageBudget is the maximum time that a page may take on the server.
 const pageBudget = 50 * time.Millisecond
 
-// Pages with 10,000 tasks and 1,000,000 runs: forty tasks have 20,000 runs, the others 20.
+// Pages with 10,000 tasks and 1,000,000 runs: forty tasks have 20,000 runs each, and the others have 20 each.
 func BenchmarkPagesAtAMillionRuns(b *testing.B) {
 	s := newSite(b, false)
 	dbtest.Seed(b, s.tables, 9960, 4, 5)
