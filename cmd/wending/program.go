@@ -411,7 +411,7 @@ func (p *program) watchSchema(ctx context.Context) error {
 }
 
 // retire waits until a newer version of the program has migrated the database. From then on the process changes
-// nothing, and answers every request except probes with this error, until it is stopped.
+// nothing, and refuses every request except probes with request.ErrRetired, until it is stopped.
 func (p *program) retire(ctx context.Context) {
 	if err := p.watchSchema(ctx); err != nil {
 		p.log.ErrorContext(ctx, "no more requests are answered, stop this process", "error", err)

@@ -71,7 +71,7 @@ func RecordSentences(l text.Locale, fit review.Fit) []string {
 	return append(append(agreementSentences(l, fit), fitness(l, fit)), kappaNeeded(l, fit)...)
 }
 
-// agreementSentences state how far a judge agrees with people.
+// agreementSentences returns sentences that state how far a judge agrees with people.
 func agreementSentences(l text.Locale, fit review.Fit) []string {
 	agreed := fit.Confusion.PassPass + fit.Confusion.FailFail
 	said := []string{l.Text("summary.people.agreement", "Agreed", agreed, "Both", fit.N, "Percent",

@@ -7,7 +7,7 @@ import (
 	"github.com/a-h/templ"
 )
 
-// percent returns a length on a scale of 100 for SVG; anything above 0 is visible.
+// percent returns part as a length on a scale from 0 to 100, for SVG; a part above 0 is always visible.
 func percent(part, total int) string {
 	if part <= 0 || total <= 0 {
 		return "0"
