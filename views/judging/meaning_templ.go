@@ -49,8 +49,8 @@ type Answer struct {
 	IsUnsure bool
 }
 
-// NewRegrouping returns the answers of a variant. runs are its runs that have an answer; contents numbers the content
-// of each, so that equal contents have equal numbers. If no groups are known, each content is its own group.
+// NewRegrouping returns the answers of a variant. runs are its runs that have an answer; contents has a number for each
+// run's content; equal contents have equal numbers. If no groups are known, each content is its own group.
 func NewRegrouping(r results.Report, card results.Card, variant int, runs, contents []int) Regrouping {
 	likeness := card.Question.Likeness(variant)
 	g := Regrouping{Report: r, Card: card, Variant: variant, Version: likeness.Version, Reviewer: r.Reviewer,

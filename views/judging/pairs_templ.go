@@ -773,7 +773,7 @@ func preferredRow(p Pairs, name string, count, direction int) templ.Component {
 	})
 }
 
-// preferredText says how often the first variant is preferred, and whether that may be chance.
+// preferredText states how often the first variant is preferred, and whether that may be chance.
 func preferredText(locale text.Locale, name string, p review.Preferred) string {
 	switch {
 	case p.Verdicts == 0:
@@ -810,7 +810,7 @@ func (p BlindPair) given() review.Preference {
 }
 
 // place returns the position of the pair among those to be compared, from 1, and the number of the question before it;
-// 0 if there is none.
+// each is 0 if there is none.
 func (p BlindPair) place() (place, previous int) {
 	for n, one := range p.All.ToJudge() {
 		if one.Number >= p.Number {
@@ -821,7 +821,7 @@ func (p BlindPair) place() (place, previous int) {
 	return 0, previous
 }
 
-// choice is one of the verdicts on a pair, with its keys. The arrow down scrolls.
+// choice is one of the verdicts on a pair, with its keys. The down arrow is not used, because it scrolls.
 type choice struct {
 	review.Preference
 	text, key, arrow string
@@ -1011,7 +1011,7 @@ func BlindPairPage(frame ui.Frame, p BlindPair) templ.Component {
 	})
 }
 
-// pairTop shows the progress, and leads out.
+// pairTop shows the progress and the link that leaves the comparison.
 func pairTop(p BlindPair, hub string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1350,7 +1350,7 @@ func blindSide(p BlindPair, letter, answer string, length int, isOfB bool) templ
 	})
 }
 
-// pairBar stays at the bottom of the window: the verdicts, and where to go.
+// pairBar stays at the bottom of the window: the verdicts, and links to other pairs.
 func pairBar(frame ui.Frame, p BlindPair) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1585,7 +1585,7 @@ func pairBar(frame ui.Frame, p BlindPair) templ.Component {
 	})
 }
 
-// pairTail leads to the pairs before and after this one.
+// pairTail links to the pairs before and after this one.
 func pairTail(p BlindPair) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -197,7 +197,7 @@ func verdictOf(locale text.Locale, one review.Change) string {
 	return locale.Text("verdict." + string(one.Verdict))
 }
 
-// placesOf lists the ids of the lists in which pages show a verdict; a page has one of them.
+// placesOf returns the ids of the lists in which pages show a verdict; each page has one of these lists.
 func placesOf(task db.Task, one review.Change) string {
 	item := paths.ItemID(one.ItemID)
 	switch {

@@ -28,18 +28,18 @@ type SignOffForm struct {
 	// Workbook is the outcome of importing a review workbook.
 	Workbook                Workbook
 	Reviewer, Note, Problem string
-	// Names are the typed names of the reviewers among whom questions are to be divided, NamesProblem is the error in
-	// them; nil means none.
+	// Names are the typed names of the reviewers among whom questions are to be divided; nil means none. NamesProblem is
+	// the error in them.
 	Names        *string
 	NamesProblem string
 	Samples      Samples
-	// ReviewersPerItem is the typed number of reviewers of a question, SettingsProblem the error in it; nil means none.
+	// ReviewersPerItem is the typed number of reviewers of a question; nil means none. SettingsProblem is the error in it.
 	ReviewersPerItem *string
 	SettingsProblem  string
 }
 
-// AssignableOpinions are the opinions whose questions can be assigned without the others: those that may need another
-// verdict.
+// AssignableOpinions returns the opinions whose questions can be assigned without the others: those that may need
+// another verdict.
 func AssignableOpinions(task db.Task) []string {
 	opinions := []string{results.ReviewOpen, results.ReviewDisagree}
 	if task.ReviewersPerItem != nil {
@@ -1186,7 +1186,7 @@ func tallied(r results.Report, count int, query results.Query) templ.Component {
 	})
 }
 
-// opinionTile shows how many questions have an opinion, linked to their answers.
+// opinionTile shows how many questions have the given opinion, linked to their answers.
 func opinionTile(r results.Report, opinion, label string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1230,12 +1230,13 @@ func assignees(r results.Report) string {
 // mostLinks is the maximum number of questions in a list of links.
 const mostLinks = 200
 
-// openHref is the address of the answers to the questions with an opinion, or of those among them that a filter keeps.
+// openHref returns the address of the answers to the questions with the given opinion, limited by filter unless that is
+// empty.
 func openHref(r results.Report, opinion, filter string) string {
 	return paths.WithQuery(paths.Results(r.Task.ID), results.Query{Review: opinion, Filter: filter}.Values())
 }
 
-// questionLinks links to questions with an opinion.
+// questionLinks links to questions with the given opinion.
 func questionLinks(r results.Report, label, opinion string, items []report.Summary) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1265,7 +1266,7 @@ func questionLinks(r results.Report, label, opinion string, items []report.Summa
 			var templ_7745c5c3_Var60 string
 			templ_7745c5c3_Var60, templ_7745c5c3_Err = templ.JoinStringErrs(label)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/judging/signoff.templ`, Line: 268, Col: 14}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/judging/signoff.templ`, Line: 269, Col: 14}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var60))
 			if templ_7745c5c3_Err != nil {
@@ -1283,7 +1284,7 @@ func questionLinks(r results.Report, label, opinion string, items []report.Summa
 				var templ_7745c5c3_Var61 templ.SafeURL
 				templ_7745c5c3_Var61, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(paths.ReviewOf(r.Task.ID, item.Number)))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/judging/signoff.templ`, Line: 271, Col: 68}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/judging/signoff.templ`, Line: 272, Col: 68}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var61))
 				if templ_7745c5c3_Err != nil {
@@ -1296,7 +1297,7 @@ func questionLinks(r results.Report, label, opinion string, items []report.Summa
 				var templ_7745c5c3_Var62 string
 				templ_7745c5c3_Var62, templ_7745c5c3_Err = templ.JoinStringErrs(strconv.Itoa(item.Number))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/judging/signoff.templ`, Line: 271, Col: 98}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/judging/signoff.templ`, Line: 272, Col: 98}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var62))
 				if templ_7745c5c3_Err != nil {
@@ -1315,7 +1316,7 @@ func questionLinks(r results.Report, label, opinion string, items []report.Summa
 				var templ_7745c5c3_Var63 templ.SafeURL
 				templ_7745c5c3_Var63, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(openHref(r, opinion, "")))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/judging/signoff.templ`, Line: 274, Col: 68}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/judging/signoff.templ`, Line: 275, Col: 68}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var63))
 				if templ_7745c5c3_Err != nil {
@@ -1328,7 +1329,7 @@ func questionLinks(r results.Report, label, opinion string, items []report.Summa
 				var templ_7745c5c3_Var64 string
 				templ_7745c5c3_Var64, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "signoff.more", "Count", len(items)-mostLinks))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/judging/signoff.templ`, Line: 274, Col: 131}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/judging/signoff.templ`, Line: 275, Col: 131}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var64))
 				if templ_7745c5c3_Err != nil {

@@ -22,7 +22,7 @@ type Standard struct {
 	Task   db.Task
 	Item   db.Item
 	Number int
-	// Answer and Note are the typed values, Problem is the error in them.
+	// Answer and Note are the typed values, and Problem is the error in them.
 	Answer, Note, Problem string
 }
 

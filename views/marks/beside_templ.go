@@ -30,8 +30,8 @@ type Beside struct {
 	stated         report.Facts
 }
 
-// LayBeside lays out two answers. stated are the facts in which they differ: run 1 is the earlier answer, run 2 the
-// later one. Folded content is loaded from the address laterAt when it is opened; if laterAt is empty, the page
+// LayBeside lays out two answers. stated are the facts in which they differ: run 1 is the earlier answer, and run 2 is
+// the later one. Folded content is loaded from the address laterAt when it is opened; if laterAt is empty, the page
 // contains it.
 func LayBeside(task db.Task, item db.Item, earlier, later string, stated report.Facts, laterAt string) Beside {
 	run := func(index int, response string) db.Run {
@@ -45,7 +45,7 @@ func LayBeside(task db.Task, item db.Item, earlier, later string, stated report.
 	return Beside{Aligned: laid, standardAnswer: item.StandardAnswer, stated: stated}
 }
 
-// isApart reports that the answers are too unlike to be aligned.
+// isApart reports whether the answers are too unlike to be aligned.
 func (b Beside) isApart() bool { return len(b.Apart) > 0 }
 
 // besideStretches returns the places that a reader must see: where facts differ or, if none do, where words differ.
@@ -56,7 +56,7 @@ func (b Beside) besideStretches() []stretch {
 	return b.stretchesFrom(blocks.Wording)
 }
 
-// Both shows the two answers, one block beside the other.
+// Both shows the two answers, block by block.
 func (b Beside) Both() templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -166,7 +166,7 @@ func (b Beside) Fold(from int) templ.Component {
 	})
 }
 
-// Has reports whether anything is folded from a unit on.
+// Has reports whether a fold begins with the given unit.
 func (b Beside) Has(from int) bool { return foldOf(b.besideStretches(), from) != nil }
 
 // List shows the formatted blocks of an answer that is not compared with another: the first ones visible, the others
@@ -863,7 +863,7 @@ func inOrderOfRuns(values []measure.Value) []measure.Value {
 	return values
 }
 
-// missedBy are the facts that a run does not state.
+// missedBy returns the facts that a run does not state.
 func missedBy(omissions []measure.Fact, run int) (missing report.Facts) {
 	for _, fact := range omissions {
 		if slices.Contains(fact.Missing, run) {

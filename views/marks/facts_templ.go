@@ -688,7 +688,7 @@ func Expected(expected report.ExpectedFacts) templ.Component {
 	})
 }
 
-// Split separates facts on which answers contradict each other from those that not all of them state.
+// Split separates facts on which answers contradict each other from facts that only some answers state.
 func Split(facts report.Facts) (conflicts, omissions []measure.Fact) {
 	first := slices.IndexFunc(facts, func(fact measure.Fact) bool { return len(fact.Values) < 2 })
 	if first < 0 {
@@ -750,7 +750,7 @@ func factLine(locale text.Locale, fact measure.Fact, against *measure.ExpectedFa
 }
 
 // Lines returns a line for each fact on which answers contradict each other, then a line for each further fact of the
-// standard answer that they contradict; what several variants have alike is said once.
+// standard answer that they contradict; a line that several variants have in common appears once.
 func Lines(locale text.Locale, expected report.ExpectedFacts, conflicts report.Facts) (lines []string) {
 	add := func(line string) {
 		if !slices.Contains(lines, line) {

@@ -55,8 +55,8 @@ func shadeOf(letter byte) int {
 	return min(int(letter-'A'), len(shadeClasses)-2)
 }
 
-// draw draws the questions that are assessed. If isByMeaning, questions whose groups are not certain keep their
-// letters by words.
+// draw draws the questions that are assessed. If isByMeaning is set, equal meanings instead of equal texts have equal
+// shades, except in questions whose groups are not certain.
 func draw(all []report.Summary, runs int, isByMeaning bool) (p picture) {
 	var known []report.Summary
 	for _, item := range all {

@@ -1162,7 +1162,7 @@ func voicePart(a *Aligned, answers []int, isLoud bool) templ.Component {
 }
 
 // groupsPart has a line for each answer: the first place where it differs in words. The line of the most common answer
-// opens all of them, place by place.
+// opens all places, one after another.
 func groupsPart(a *Aligned) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1435,7 +1435,7 @@ func firstDifference(a *Aligned, n int) templ.Component {
 	})
 }
 
-// groupRemark is how an answer differs from the most common one, in words.
+// groupRemark returns how an answer differs from the most common one, in words.
 func (a *Aligned) groupRemark(locale text.Locale, n int) string {
 	_, _, count := a.firstOf(n)
 	switch {
@@ -1523,7 +1523,7 @@ func groupVoice(a *Aligned, one Distinct) templ.Component {
 	})
 }
 
-// firstUnit is the first place at which another answer differs from the most common one.
+// firstUnit returns the first place at which another answer differs from the most common one.
 func (a *Aligned) firstUnit() blocks.Unit {
 	for _, unit := range a.Units {
 		if unit.Degree > blocks.Form && unit.Text != "" {

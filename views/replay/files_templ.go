@@ -1058,8 +1058,8 @@ func FileStrip(assets []engine.Asset) templ.Component {
 	})
 }
 
-// HiddenFiles contains the files that calls reported, each of which a script shows at its time. The script reloads the
-// list from href while files are still being copied.
+// HiddenFiles contains the files that calls reported, each of which a script shows once the replay reaches the time at
+// which it was reported. The script reloads the list from href while files are still being copied.
 func HiddenFiles(href string, assets []engine.Asset) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

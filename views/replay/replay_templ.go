@@ -34,7 +34,7 @@ type Track struct {
 	Run *engine.Outcome
 	// UnitID and ItemID identify the unit and the question.
 	UnitID, ItemID int64
-	// Events are the events so far, Tools the tool calls.
+	// Events are the events so far, and Tools are the tool calls.
 	Events []event.Event
 	Tools  []engine.Tool
 }
@@ -62,8 +62,8 @@ type View struct {
 	Beside int
 }
 
-// isLive reports that a call is under way, isFollowed that events may still arrive: the last ones are stored after
-// the call's end.
+// isLive reports whether a call is under way, and isFollowed reports whether events may still arrive: the last ones are
+// stored after the call's end.
 func (v View) isLive() bool     { return v.Unit != nil && !v.Unit.IsOver }
 func (v View) isFollowed() bool { return v.Unit != nil && !v.Unit.IsSettled }
 
@@ -79,7 +79,7 @@ func DifferenceText(locale text.Locale, d engine.PathDifference) string {
 	return locale.Text("tools.differs", "Step", d.Step, "Own", name(d.Tool), "Usual", name(d.Usual), "At", text.Millis(&at))
 }
 
-// words are the texts that the script needs.
+// words returns the texts that the script needs.
 func words(locale text.Locale) string {
 	said := map[string]string{"failed": locale.Text("event.state.failed"), "copying": locale.Text("asset.queued")}
 	for _, key := range []string{"replay.play", "replay.pause", "replay.again", "replay.waiting", "replay.retry", "replay.over"} {
@@ -1382,8 +1382,8 @@ func logLines(made log) templ.Component {
 	})
 }
 
-// following holds how many events the log of a call under way shows, and requests the next ones. It is replaced
-// with each piece, so that a lost piece is requested again, and no other piece twice.
+// following contains the number of events that the log of a call under way shows, and requests the next ones. It is
+// replaced with each piece, so that a lost piece is requested again, and no other piece twice.
 func following(view View, track Track, tail Tail, isMore bool, attributes templ.Attributes) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1499,8 +1499,8 @@ func following(view View, track Track, tail Tail, isMore bool, attributes templ.
 	})
 }
 
-// piecesOn returns the htmx trigger that requests the next piece of a log: new events or, if there are more already,
-// the loading of this piece.
+// piecesOn returns the htmx trigger that requests the next piece of a log: new events and, if isMore is set, also the
+// loading of this piece.
 func piecesOn(isMore bool) string {
 	if isMore {
 		return "load, events from:body"

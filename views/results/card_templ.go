@@ -140,7 +140,7 @@ func CardPart(report Report, card Card) templ.Component {
 }
 
 // cardClass returns the classes that determine a card's layout: is-line if one line is enough, is-factual if facts
-// differ and the standard answer is shown beside them.
+// differ and the standard answer is shown next to them.
 func (r Report) cardClass(card Card, a *marks.Aligned) string {
 	class := card.resultClass()
 	if r.View == Merged {
@@ -709,7 +709,7 @@ func sentFold(report Report, card Card) templ.Component {
 	})
 }
 
-// firstRun is the id of the first run that took place; 0 if none did.
+// firstRun returns the id of the first run that took place; 0 if none did.
 func (c Card) firstRun() int64 {
 	for _, run := range c.Runs {
 		if run.ID != 0 {
@@ -2290,7 +2290,7 @@ func stripOfLinks(report Report, card Card) templ.Component {
 	})
 }
 
-// stripOfRuns is the strip of a variant, whose squares lead to the pages of their runs, because the card does not
+// stripOfRuns is the strip of a variant, whose squares link to the pages of their runs, because the card does not
 // always contain the answers.
 func stripOfRuns(report Report, card Card, row variantRow) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
@@ -2546,7 +2546,7 @@ func cellClass(cell string) string {
 	return "wording"
 }
 
-// cellClass returns the class of the square of a run of this question.
+// cellClass returns the class of a run's square on this question's card.
 func (c Card) cellClass(cell string) string {
 	if cell == CellFailed || cell == cellMissing {
 		return cellClass(cell)

@@ -27,7 +27,7 @@ type Document struct {
 	Report
 	SignOffs []review.SignOff
 	Made     time.Time
-	// Decision is the beginning of the report, Summary the numbers and the method behind it.
+	// Decision is the beginning of the report, and Summary is the numbers and the method behind it.
 	Decision, Summary templ.Component
 	// LeftOut is how many questions without differences the document leaves out.
 	LeftOut int

@@ -278,7 +278,7 @@ func (l Laid) AnswerDraftKey(variant, run int) string {
 	return draftKey(l.report.Task, l.card, variant) + fmt.Sprintf(" #%d", run)
 }
 
-// OpinionsOf shows people's verdicts on a single answer and, where each question has one run, on its question.
+// OpinionsOf shows people's verdicts on a single answer and, if each question has one run, on the question.
 func (l Laid) OpinionsOf(variant, run int, id string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

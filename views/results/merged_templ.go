@@ -119,7 +119,7 @@ func (c Card) relation(letter string) marks.Relation {
 	return marks.InWords
 }
 
-// runOf returns the first run of a variant with a letter; 0 if there is none.
+// runOf returns the first run of a variant with the given letter; 0 if there is none.
 func (c Card) runOf(letter string, variant int) int {
 	for n, run := range c.Runs {
 		if c.Letters[n] == letter && run.Variant == variant {
@@ -191,7 +191,7 @@ func (c Card) pieces(letter string) []measure.Piece {
 	return nil
 }
 
-// textOf returns the text of the first run with a letter, from which differences were computed.
+// textOf returns the text of the first run with the given letter; differences are computed from this text.
 func (c Card) textOf(letter string) string {
 	for n, run := range c.Runs {
 		if c.Letters[n] == letter && run.Response != nil {
@@ -201,7 +201,7 @@ func (c Card) textOf(letter string) string {
 	return ""
 }
 
-// isApart reports that two texts have less than half in common, so that marks would cover most of them.
+// isApart reports whether two texts have less than half in common, so that marks would cover most of them.
 func isApart(difference measure.Difference) bool {
 	equal, all := 0, 0
 	for _, step := range difference.Steps {

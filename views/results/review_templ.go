@@ -33,7 +33,7 @@ func judgedID(task db.Task, card Card, variant int) string {
 	return fmt.Sprintf("%s-v%d", paths.ItemID(card.Item.ID), variant)
 }
 
-// draftKey is the key under which a browser keeps a note that has not been sent yet.
+// draftKey returns the key under which a browser keeps a note that has not been sent yet.
 func draftKey(task db.Task, card Card, variant int) string {
 	key := "review " + task.ID.String() + " " + card.Item.QuestionID
 	if task.TotalVariants > 1 {
@@ -42,13 +42,13 @@ func draftKey(task db.Task, card Card, variant int) string {
 	return key
 }
 
-// saidID is the id of the list of verdicts on a single answer.
+// saidID returns the id of the list of verdicts on a single answer.
 func saidID(card Card, variant, run int) string {
 	return fmt.Sprintf("%s-%d-%d", paths.ItemID(card.Item.ID), variant, run)
 }
 
-// verdictButtons are the buttons for a verdict on one variant's answers to a question. They need a script, because
-// only the browser knows who reviews.
+// verdictButtons are the buttons for a verdict on one variant's answers to a question. They need a script, because the
+// reviewer's name is known only in the browser.
 func verdictButtons(task db.Task, card Card, variant int) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1494,7 +1494,7 @@ func WhoPart() templ.Component {
 	})
 }
 
-// reasonNames are the names of the reasons that every project has, for the script.
+// reasonNames returns the names of the reasons that every project has, for the script.
 func reasonNames(locale text.Locale) string {
 	names := map[string]string{}
 	for _, reason := range review.Reasons {

@@ -47,14 +47,14 @@ type Run struct {
 	Repeats []engine.Repeat
 	// History holds the turns of the conversation before this one.
 	History []engine.Exchange
-	// Item is the question, and Letter the run's letter among the current answers to it; empty if it has none.
+	// Item is the question. Letter is the run's letter among the current answers to it; empty if it has none.
 	Item   db.Item
 	Letter string
 	// Likeness is how alike the answers of the run's variant are, with their facts; Card has the answers themselves.
 	report.Likeness
 	Card Card
-	// ShownAs is one of RunTexts; Pieces mark how the answer differs from the most common one, nil if it does not
-	// differ or that is not known; Format formats the answer.
+	// ShownAs is one of RunTexts; Pieces mark how the answer differs from the most common one; nil if it does not differ,
+	// or if that is not known. Format formats the answer.
 	ShownAs string
 	Pieces  []measure.Piece
 	Format  *markdown.Formatter
@@ -103,7 +103,7 @@ func (r Run) beside() (runs []db.Run, letters []string) {
 	return runs, letters
 }
 
-// besidePart shows the letters of all answers of the variant, each of which leads to its run, and the facts in which they
+// besidePart shows the letters of the variant's answers, each linked to its run, and the facts in which the answers
 // differ from each other and from the standard answer.
 func besidePart(run Run) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {

@@ -20,7 +20,7 @@ import (
 	"wending/views/ui"
 )
 
-// Content is one page of the rows of a version of a dataset.
+// Content is one page of a dataset version's rows.
 type Content struct {
 	entries.DatasetVersion
 	VariableNames []string

@@ -35,17 +35,17 @@ type Form struct {
 	Kind Kind
 	// Entry is the entry that the form changes; nil for a new one.
 	Entry *entries.Entry
-	// Values are the fields by name, Errors the messages about them; a message under the empty name belongs to the
+	// Values are the fields by name, and Errors are the messages about them; a message under the empty name belongs to the
 	// whole form.
 	Values, Errors map[string]string
 	// Kept are secrets that were typed before, in sealed form; Saved describes the stored secrets in words.
 	Kept, Saved map[string]string
-	// Protocols are the protocols of the kind, Providers the saved providers, Datasets the datasets with whose rows a
-	// prompt can be tried.
+	// Protocols are the protocols of the kind, Providers are the saved providers, and Datasets are the datasets with whose
+	// rows a prompt can be tried.
 	Protocols, Providers, Datasets []ui.Choice
 	// Tasks are the tasks on whose answers an evaluator can be tried.
 	Tasks []ui.Choice
-	// MoreTasks is how many further tasks match.
+	// MoreTasks is how many matching tasks Tasks leaves out.
 	MoreTasks int
 	// Models are the models that can judge.
 	Models     []ui.Choice
@@ -62,8 +62,8 @@ type Form struct {
 	// Deliveries are a page of the messages sent to a channel; HasMail reports that e-mails can be sent.
 	Deliveries []outbox.Delivery
 	HasMail    bool
-	// Channels are the channels that a schedule's copies can have, Times are the times at which it fires, Trend is
-	// the trend of the copies' numbers.
+	// Channels are the channels that a schedule's copies can have, Times are the times at which it fires, and Trend is the
+	// trend of the copies' numbers.
 	Channels []ui.Choice
 	Times    *Times
 	Trend    *TrendPage
@@ -678,7 +678,7 @@ func saveText(form Form) string {
 	return "library.save"
 }
 
-// fileAttributes are the attributes that the script of a file field needs.
+// fileAttributes returns the attributes that the script of a file field needs.
 func fileAttributes(locale text.Locale, form Form) templ.Attributes {
 	if form.Kind != Datasets || form.Entry != nil {
 		return nil
@@ -852,7 +852,7 @@ func baseURLField(locale text.Locale, form Form) ui.Field {
 	return hinted(placed(field, exampleBase(chosen)), locale.Text("library.base_url.hint"))
 }
 
-// exampleBase returns an example of a provider's address for the protocol with a name.
+// exampleBase returns an example of a provider's address for the named protocol.
 func exampleBase(name string) string {
 	one, _ := protocol.Of(name)
 	return one.ExampleBase()

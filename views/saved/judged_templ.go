@@ -22,7 +22,7 @@ import (
 // recordTasks is how many tasks are listed for each version.
 const recordTasks = 20
 
-// besidePeople compares the versions of a judge with people, over all tasks that used it. Each count leads to its
+// besidePeople compares the versions of a judge with people, over all tasks that used it. Each count links to its
 // answers.
 func besidePeople(record ui.Record) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
@@ -344,7 +344,7 @@ func besidePeople(record ui.Record) templ.Component {
 	})
 }
 
-// judgedCell is a count of answers that leads to them.
+// judgedCell shows a count of answers, linked to these answers.
 func judgedCell(task uuid.UUID, filter string, count int) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

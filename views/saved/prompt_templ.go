@@ -751,7 +751,7 @@ func braced(names []string) string {
 // PromptVersion is one version of a prompt next to another.
 type PromptVersion struct {
 	Form Form
-	// Number is the version's number, Against the other version's; 0 if there is none to compare with.
+	// Number is the version's number, and Against is the other version's; 0 if there is none to compare with.
 	Number, Against int
 	System, User    string
 	// SystemChanges and UserChanges are the changes from the other version to this one.

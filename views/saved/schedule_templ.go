@@ -24,7 +24,7 @@ import (
 type Times struct {
 	// Message is the fault of the expression; empty if there is none.
 	Message string
-	// Words describe the times in plain language, Next are the next times.
+	// Words describe the times in plain language, and Next are the next times.
 	Words string
 	Next  []time.Time
 }

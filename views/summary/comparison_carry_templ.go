@@ -23,12 +23,12 @@ import (
 
 // CarryOver holds the verdicts of an earlier task that can be carried over to a later one, and the form's values.
 type CarryOver struct {
-	// A is the earlier task, B the later one.
+	// A is the earlier task, and B is the later one.
 	A, B ComparedSide
 	// Pairs are the questions whose verdicts can be carried over, in the order of the earlier task.
 	Pairs []measure.Pair
-	// Questions are the texts of these questions, Verdicts the verdicts to carry over, both by item id in the earlier
-	// task.
+	// Questions are the texts of these questions, and Verdicts are the verdicts to carry over, both by item id in the
+	// earlier task.
 	Questions map[int64]string
 	Verdicts  map[int64][]review.Review
 	// LeftOut counts the other questions judged in the earlier task, by the reason why their verdicts cannot be

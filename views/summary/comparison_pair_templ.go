@@ -32,9 +32,9 @@ type ComparedPair struct {
 	Card results.Card
 	// Earlier are people's verdicts on the question in the first task.
 	Earlier []review.Review
-	// Before is the first task's question where the second task asks something else under the same id.
+	// Before is the first task's question if the second task asks something else under the same id.
 	Before *db.Item
-	// AnswerA and AnswerB are nil where a task has no answer.
+	// AnswerA and AnswerB are the answers of the two tasks; nil for a task without an answer.
 	AnswerA, AnswerB *report.CommonAnswer
 	// Laid is the layout of both answers; nil if one of them is missing, they are equal, or they are loaded on
 	// request.
@@ -62,10 +62,10 @@ func (c Comparison) Lay(pair *ComparedPair) {
 	pair.Laid = &laid
 }
 
-// isLine reports that a line is enough for the question: nothing but its form changed.
+// isLine reports whether one line is enough for the question: nothing but its form changed.
 func (p ComparedPair) isLine() bool { return p.Group().IsSame() && !p.IsWhole }
 
-// needsEyes reports that people judged the question in the first task only, and its answer has changed since.
+// needsEyes reports whether people judged the question in the first task only, and its answer has changed since.
 func (p ComparedPair) needsEyes() bool {
 	return len(p.Earlier) > 0 && len(p.Card.Reviews) == 0 && !p.Group().IsSame()
 }
@@ -849,7 +849,7 @@ func opinions(name string, reviews []review.Review) templ.Component {
 	})
 }
 
-// PairBody has the most common answers of both tasks beside each other.
+// PairBody has the most common answers of both tasks next to each other.
 func PairBody(c Comparison, pair ComparedPair) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -35,7 +35,7 @@ type ComparedSide struct {
 	Variant int
 }
 
-// currency is the currency of the variant's target; nil if it has none.
+// currency returns the currency of the variant's target; nil if it has none.
 func (s ComparedSide) currency() *string {
 	for _, variant := range s.Variants {
 		if variant.Number == s.Variant {
@@ -56,7 +56,7 @@ func (s ComparedSide) Ref() string {
 // Side returns the side in the form that the store expects.
 func (s ComparedSide) Side() report.Side { return report.Side{TaskID: s.ID, Variant: s.Variant} }
 
-// Title is the task's name, with the variant's if it has several.
+// Title returns the task's name, with the variant's if it has several.
 func (s ComparedSide) Title() string {
 	if s.TotalVariants == 1 {
 		return s.Name
@@ -114,10 +114,10 @@ func (s ComparedSide) values() url.Values {
 type Comparison struct {
 	A, B ComparedSide
 	measure.Comparison
-	// Margins are the amounts by which numbers may be worse in the second task for the gate to pass, by the names of
+	// Margins are the amounts by which numbers may be worse in the second task for the gate to pass, keyed by the names in
 	// measure.GatedNumbers.
 	Margins map[string]float64
-	// Asks are the sides that a confirmation asks again; empty if none can be.
+	// Asks are the sides whose questions a confirmation can repeat; empty if there are none.
 	Asks tasks.Sides
 	// Matters are the smallest differences that count for the first task's project.
 	Matters measure.Matters
@@ -132,11 +132,11 @@ type Comparison struct {
 	Pager ui.Pager
 	// Carriable is the number of questions whose verdicts can be carried over.
 	Carriable int
-	// Slice has the parameters that narrow the questions by columns of the second task's dataset, Columns the columns
+	// Slice has the parameters that narrow the questions by columns of the second task's dataset. Columns are the columns
 	// that a reader can choose.
 	Slice   url.Values
 	Columns []report.Column
-	// By is the column by which the tasks are compared, Slices are its values; empty means none.
+	// By is the column by which the tasks are compared, and Slices are its values; empty means none.
 	By     string
 	Slices []report.ComparedSlice
 	// HoldsAll reports that the page contains its folds' content; otherwise a fold loads when it is opened.
@@ -191,7 +191,7 @@ func isOf(pair measure.Pair, part string) bool {
 	return part == "" || string(pair.Group()) == part || string(pair.Transition) == part
 }
 
-// pending is how many questions are not compared yet.
+// pending returns how many questions are not compared yet.
 func (c Comparison) pending() (count int) {
 	for _, pair := range c.Comparison.Pairs {
 		if pair.IsPending {
@@ -1404,7 +1404,7 @@ func field(c Comparison, transition measure.Transition) templ.Component {
 type quantity struct {
 	name   string
 	change measure.Change
-	// write formats a value, difference a signed difference.
+	// write formats a value, and difference formats a signed difference.
 	write, difference func(float64) string
 	// isBetterBelow reports that less is better.
 	isBetterBelow bool
@@ -1412,8 +1412,8 @@ type quantity struct {
 	adjusted *float64
 	// family is the number of all quantities that are compared.
 	family int
-	// number is the quantity's name in measure.GatedNumbers, gated the gate's outcome for it, margin its margin;
-	// number is empty if gates ignore the quantity.
+	// number is the quantity's name in measure.GatedNumbers; empty if gates ignore the quantity. gated is the gate's
+	// outcome for the quantity, and margin is its margin.
 	number string
 	gated  measure.GateResult
 	margin float64
@@ -1421,7 +1421,7 @@ type quantity struct {
 	small string
 }
 
-// isShown reports that the difference is more than chance, even after adjustment for all quantities that are
+// isShown reports whether the difference is more than chance, even after adjustment for all quantities that are
 // compared.
 func (m quantity) isShown() bool {
 	return m.change.IsShown() && m.adjusted != nil && *m.adjusted <= measure.Significance
@@ -2257,7 +2257,7 @@ func marginsForm(c Comparison) templ.Component {
 	})
 }
 
-// hidden are the parameters of the page that the form for margins keeps.
+// hidden returns the parameters of the page that the form for margins keeps.
 func (c Comparison) hidden() url.Values {
 	c.Margins = nil
 	return c.Query(c.Show)
@@ -2464,7 +2464,7 @@ func changedSaid(c Comparison) templ.Component {
 	})
 }
 
-// outcomePart renders the number of confirmations with an outcome, preceded by a comma or, for the first one, by its
+// outcomePart renders the number of confirmations with an outcome, preceded by a comma or, for the first one, by an
 // introduction.
 func (c Comparison) outcomePart(isFirst bool, all int, outcome measure.Outcome) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
@@ -2656,12 +2656,12 @@ func confirmForm(c Comparison, changed int) templ.Component {
 	})
 }
 
-// confirmHref is the address that starts a confirmation of the questions shown.
+// confirmHref returns the address that starts a confirmation of the questions shown.
 func (c Comparison) confirmHref() templ.SafeURL {
 	return templ.SafeURL(paths.WithQuery(paths.TaskAction(c.B.ID, "confirm"), c.Slice))
 }
 
-// outcomes are the outcomes that confirmations have.
+// outcomes returns the outcomes that confirmations have.
 func (c Comparison) outcomes() []measure.Outcome {
 	return slices.DeleteFunc(slices.Clone(measure.Outcomes), func(outcome measure.Outcome) bool { return c.InOutcome(outcome) == 0 })
 }

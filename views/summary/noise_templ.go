@@ -17,13 +17,13 @@ import (
 	"wending/views/text"
 )
 
-// Noise is where the differences between an evaluator's scores come from.
+// Noise describes where the differences between an evaluator's scores come from.
 type Noise struct {
 	Name string
 	measure.Noise
 }
 
-// hasScores reports that the evaluator has scores, so that there is something to show.
+// hasScores reports whether the evaluator has scores, so that there is something to show.
 func (n Noise) hasScores() bool {
 	why := n.Part(measure.FromQuestion).Reason
 	return why == nil || *why != measure.NoScores

@@ -20,7 +20,7 @@ import (
 	"wending/views/ui"
 )
 
-// slicesPart shows the numbers of each value of a column of the dataset.
+// slicesPart shows the numbers for each value of a dataset column.
 func slicesPart(s Summary) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -569,7 +569,7 @@ func (s Summary) sliceLink(shown string, slice report.Slice, query results.Query
 	})
 }
 
-// variantOf is the number by which a query selects a variant's runs; 0 if the task has only one variant.
+// variantOf returns the number by which a query selects a variant's runs; 0 if the task has only one variant.
 func (s Summary) variantOf(one report.SliceVariant) int {
 	if s.Task.TotalVariants == 1 {
 		return 0

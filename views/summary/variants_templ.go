@@ -33,11 +33,11 @@ type VariantTable struct {
 	Levels  map[int]map[string]int
 	// Verdicts are the evaluators' verdicts on each variant; nil without evaluators.
 	Verdicts map[int]measure.Statistics
-	// Rankings show which variant leads, by the names of measures.
+	// Rankings show which variant leads, keyed by the names of measures.
 	Rankings map[string]measure.Ranking
 	// Matters are the smallest differences that count.
 	Matters measure.Matters
-	// Agreements are the 95 % intervals of the variants' agreement, by their numbers.
+	// Agreements are the 95 % intervals of the variants' agreement, by variant number.
 	Agreements map[int]measure.Interval
 	// Questions are the questions on the page. IsBySpread reports that the questions on which the variants differ
 	// most come first.
@@ -76,14 +76,14 @@ var Measures = []Measure{
 	{"cost", measure.By{Of: func(q measure.ComparedQuestion) *float64 { return q.Cost }, IsLessBetter: true, IsOfAnswers: true, Limit: measure.OfAmounts}},
 }
 
-// passMeasure exists only for tasks with evaluators, meaningMeasure only for tasks whose answers are grouped by
-// meaning.
+// passMeasure exists only for tasks with evaluators, and meaningMeasure exists only for tasks whose answers are grouped
+// by meaning.
 const (
 	passMeasure    = "pass"
 	meaningMeasure = "meaning"
 )
 
-// isBest reports that a variant is better than every other.
+// isBest reports whether a variant is better than every other.
 func (t VariantTable) isBest(measure string, variant int) bool {
 	return IsBest(t.Rankings[measure], t.Numbers, variant)
 }
@@ -93,7 +93,7 @@ func IsBest(ranking measure.Ranking, variants []report.VariantStatistics, varian
 	return ranking.IsBest() && variants[ranking.Leader].Number == variant
 }
 
-// hasIntervals reports that a variant's share is known with its interval.
+// hasIntervals reports whether a variant's share is known with its interval.
 func (t VariantTable) hasIntervals() bool {
 	return slices.ContainsFunc(t.Numbers, func(row report.VariantStatistics) bool {
 		return t.Verdicts[row.Number].PassInterval != nil || t.Agreements[row.Number] != nil
@@ -1236,7 +1236,7 @@ func linked(number string, href string) templ.Component {
 	})
 }
 
-// known states how many runs a number covers, unless it covers all, and leads to the answers.
+// known states how many runs a number covers, unless it covers all, and links to the answers.
 func known(count, runs int, href string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1611,7 +1611,7 @@ func questions(table VariantTable) templ.Component {
 // SortSpread is the order in which the questions on which the variants differ most come first.
 const SortSpread = "spread"
 
-// Values are the page's parameters.
+// Values returns the page's parameters.
 func (t VariantTable) Values() url.Values {
 	values := url.Values{}
 	if t.IsBySpread {
@@ -1624,7 +1624,7 @@ func (t VariantTable) Values() url.Values {
 }
 
 // sortHref returns the address of the page with the variants ordered by a measure, or in their own order if they are
-// already ordered by it.
+// already ordered by that measure.
 func (t VariantTable) sortHref(measure string) string {
 	if t.By == measure {
 		measure = ""
@@ -1633,7 +1633,7 @@ func (t VariantTable) sortHref(measure string) string {
 	return paths.WithQuery(paths.Variants(t.Task.ID), t.Values())
 }
 
-// spreadHref leads to the page with the questions in another order.
+// spreadHref returns the address of the page with the questions in the order that isBySpread selects.
 func (t VariantTable) spreadHref(isBySpread bool) string {
 	t.IsBySpread = isBySpread
 	return paths.WithQuery(paths.Variants(t.Task.ID), t.Values())
@@ -1650,7 +1650,7 @@ func (t VariantTable) sorted(measure Measure) templ.Attributes {
 	return templ.Attributes{"aria-sort": "descending"}
 }
 
-// rows are the variants in the page's order: the best first, those without a number last, equal ones as they were.
+// rows returns the variants in the page's order: the best first, those without a number last, equal ones as they were.
 func (t VariantTable) rows() []report.VariantStatistics {
 	at := slices.IndexFunc(Measures, func(measure Measure) bool { return measure.Name == t.By })
 	if at < 0 {
@@ -1677,7 +1677,7 @@ func rank(number *float64) int {
 	return 0
 }
 
-// numberOf is the number by which a variant is ordered; nil if it has none.
+// numberOf returns the number by which a variant is ordered; nil if it has none.
 func (t VariantTable) numberOf(row report.VariantStatistics) *float64 {
 	switch t.By {
 	case passMeasure:
@@ -1741,7 +1741,7 @@ func FailedFilter(row report.VariantStatistics) string {
 	return ""
 }
 
-// cells are the squares of runs with these letters.
+// cells returns the squares of runs with these letters.
 func cells(letters string) []string {
 	return strings.Split(strings.ReplaceAll(letters, "-", results.CellFailed), "")
 }

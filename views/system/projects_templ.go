@@ -2204,7 +2204,7 @@ func (p Project) reasons() string {
 	return strings.Join(p.Project.ReviewReasons, "\n")
 }
 
-// traceField is the field for the template of the addresses of traces.
+// traceField returns the field for the template of the addresses of traces.
 func (p Project) traceField(locale text.Locale) ui.Field {
 	field := p.field("trace_url", locale.Text("projects.trace"), string(p.Project.TraceURL))
 	field.Placeholder, field.Hint = "https://trace.example/{trace_id}", locale.Text("projects.trace.hint")

@@ -14,7 +14,7 @@ import (
 	"wending/views/ui"
 )
 
-// secret is a field for a password; complete is the autocomplete attribute.
+// secret returns a field for a password; complete is the autocomplete attribute.
 func secret(field ui.Field, complete string) templ.Component {
 	field.Attributes = templ.Attributes{"type": "password", "autocomplete": complete, "maxlength": "256", "required": true}
 	return ui.Input(field)

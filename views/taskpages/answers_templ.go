@@ -35,8 +35,8 @@ type AnswersPreview struct {
 	Token string
 	// Format is the chosen format; Encoding is the encoding in which a CSV file was read, if that is not UTF-8.
 	Format, Encoding string
-	// Columns are the chosen columns of a table, by the names of the known ones. Names are the columns that the file
-	// has; nil if they are not known.
+	// Columns maps the names of known columns to the table's columns that were chosen for them. Names are the columns that
+	// the file has; nil if they are not known.
 	Columns map[string]string
 	Names   []string
 	// Refused is the fault of the file; nil if there is none.
@@ -780,7 +780,7 @@ func AnswersFound(a AnswersPreview) templ.Component {
 	})
 }
 
-// readAgain are the attributes of a field whose change makes the server read its file again.
+// readAgain returns the attributes of a field whose change makes the server read its file again.
 func (a AnswersPreview) readAgain() templ.Attributes {
 	if a.Token == "" {
 		return nil
@@ -802,7 +802,7 @@ func (a AnswersPreview) isMapped() bool {
 	return false
 }
 
-// firstAnswers is how many questions of a file are shown, mostNames how many names of its columns or variants.
+// firstAnswers is how many questions of a file are shown, and mostNames how many names of its columns or variants.
 const firstAnswers, mostNames = 5, 8
 
 // answersSummary shows what a file contains.

@@ -46,7 +46,7 @@ type VersionChoice struct {
 // TargetChoice is a model or an agent that can be chosen.
 type TargetChoice struct {
 	Reference, Name, Detail string
-	// Price is what a million tokens in and out cost; empty if that is unknown.
+	// Price is the price of a million input tokens and of a million output tokens; empty if that is unknown.
 	Price string
 	// HasFailed reports that its last test failed.
 	HasFailed, IsChosen bool
@@ -60,8 +60,8 @@ type Estimated struct {
 	// JudgeCalls is how many calls to judges the duration and the cost include.
 	JudgeCalls int
 	Duration   *time.Duration
-	// Cost includes its currency; empty means that it is unknown. IsUnpriced reports that a price is missing for
-	// it.
+	// Cost includes its currency; empty means that it is unknown. IsUnpriced reports that a price needed for the cost is
+	// missing.
 	Cost       string
 	IsUnpriced bool
 	// AtMost is the text about what an adaptive task takes if no question is ever settled; empty for other tasks.
@@ -1430,7 +1430,7 @@ func targetChoices(field, title string, choices []TargetChoice, message string) 
 // filteredFrom is how many choices are listed without a filter field: more do not fit into the box.
 const filteredFrom = 7
 
-// newTarget returns what has to be saved first: a model needs a provider.
+// newTarget returns the kind of entry that must be saved before the field has choices: models need a provider.
 func newTarget(field string) string {
 	if field == "models" {
 		return "providers"

@@ -32,17 +32,17 @@ type Form struct {
 	UseStream                                      bool
 	// Lanes is how many calls all workers together make at once.
 	Lanes int
-	// TurnFailure is what happens after a turn of a conversation that did not succeed, ClusterBy the column that
-	// groups questions, MaxCost what the task may cost.
+	// TurnFailure is what happens after a turn of a conversation that did not succeed, ClusterBy is the column that groups
+	// questions, and MaxCost is what the task may cost.
 	TurnFailure, ClusterBy, MaxCost string
 	// Adaptive are the settings of adaptive runs, as JSON; empty means none.
 	Adaptive string
 	// Near are the project's quotas that are nearly used up.
 	Near []people.QuotaNear
-	// From is the id of the task that the form copies, Draft the id of the draft that it edits; empty means none.
+	// From is the id of the task that the form copies, and Draft is the id of the draft that it edits; empty means none.
 	From, Draft string
-	// HasHeaders and HasPayload report that the source, which is the task that is copied or edited, has headers or a
-	// payload. These stay on the server.
+	// HasHeaders and HasPayload report that the source (the task that is copied or edited) has headers or a payload, which
+	// stay on the server.
 	HasHeaders, HasPayload bool
 	// HasQuery reports that the source's URL has a query, which is not shown; KeepsQuery reports that the task uses this
 	// query.
@@ -288,7 +288,7 @@ func taskForm(form Form) templ.Component {
 	})
 }
 
-// formAttributes are the attributes that the script of the forms for tasks needs.
+// formAttributes returns the attributes that the script of the forms for tasks needs.
 func formAttributes(locale text.Locale) templ.Attributes {
 	attributes := ui.FileAttributes(locale)
 	for name, key := range map[string]string{
@@ -396,7 +396,7 @@ func nameField(form Form, placeholder string) templ.Component {
 	})
 }
 
-// gone shows what a copy has to do without.
+// gone lists the entries that the copied task used and the library no longer offers.
 func gone(names []string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1256,7 +1256,7 @@ func numberField(form Form, name, label, value string) ui.Field {
 	}
 }
 
-// concurrency is the field for the concurrency, with the effective number, because all tasks share the lanes.
+// concurrency returns the field for the concurrency, with the effective number, because all tasks share the lanes.
 func concurrency(locale text.Locale, form Form) ui.Field {
 	field := numberField(form, "concurrency", locale.Text("create.concurrency"), form.Concurrency)
 	field.Hint = locale.Text("create.lanes.none")
@@ -1541,7 +1541,7 @@ func clusters(form Form) templ.Component {
 // mostRuns are the maximum numbers of runs of a question that the form offers for adaptive runs.
 var mostRuns = []int{8, 10, 15, 20}
 
-// adaptiveChoices are the choices for adaptive runs: none, the usual settings and, if it is another one, the form's
+// adaptiveChoices returns the choices for adaptive runs: none, the usual settings and, if it is another one, the form's
 // current setting.
 func adaptiveChoices(locale text.Locale, form Form) []ui.Choice {
 	choices, isOffered := []ui.Choice{{Value: "", Label: locale.Text("create.adaptive.none")}}, form.Adaptive == ""
@@ -1742,7 +1742,7 @@ func curlExample(question string) string {
   -d '{"question": "` + question + `", "stream": true}'`
 }
 
-// helpAside explains what an agent's URL must speak, and offers the demo to users without an agent.
+// helpAside explains which protocol an agent's URL must speak, and offers the demo to users without an agent.
 func helpAside(hasDemo bool) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

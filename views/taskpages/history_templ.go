@@ -26,14 +26,14 @@ type History struct {
 	Name, EntryHref string
 	// OfDataset reports that the tasks share their questions; otherwise they call the same agent or model.
 	OfDataset bool
-	// Tasks are the tasks on the page, newest first, Drawn those in the plots, oldest first.
+	// Tasks are the tasks on the page, newest first, and Drawn are those in the plots, oldest first.
 	Tasks, Drawn []db.Task
 	// Names are the current names of what the tasks use from the library, by their ids.
 	Names names
 	Pager ui.Pager
 }
 
-// columns are the columns of the table.
+// columns returns the columns of the table.
 func (h History) columns() []Column {
 	other := ColumnDataset
 	if h.OfDataset {
@@ -42,7 +42,7 @@ func (h History) columns() []Column {
 	return []Column{other, ColumnAgreement, ColumnPassRate, ColumnFacts, ColumnCost}
 }
 
-// mostCurves is how many agents or datasets the plots tell apart.
+// mostCurves is how many agents or datasets the plots distinguish.
 const mostCurves = 8
 
 // firings returns the tasks in the plots. Each has its numbers on the curve of its agent or, in the history of an
@@ -73,7 +73,7 @@ func (h History) firings(locale text.Locale) (firings []saved.Firing) {
 	return firings
 }
 
-// curvesOf are the numbers of a task, with the names of their curves.
+// curvesOf returns the numbers of a task, with the names of their curves.
 func (h History) curvesOf(locale text.Locale, task db.Task) []measure.VariantPoints {
 	if task.TotalVariants == 1 {
 		curve := h.Names.dataset(task)
@@ -96,7 +96,7 @@ func (h History) curvesOf(locale text.Locale, task db.Task) []measure.VariantPoi
 	return []measure.VariantPoints{{Name: locale.Text("history.most"), Points: most}, {Name: locale.Text("history.least"), Points: least}}
 }
 
-// pointsOf are the numbers of a task with one variant; unknown ones are left out.
+// pointsOf returns the numbers of a task with one variant; unknown ones are left out.
 func pointsOf(of db.TaskStatistics) map[measure.Metric]measure.Point {
 	points := map[measure.Metric]measure.Point{}
 	for metric, value := range map[measure.Metric]*float64{

@@ -301,8 +301,8 @@ func hasTokens(launches []engine.PastLaunch) bool {
 	})
 }
 
-// did has the counts in a launch's row: runs; for a launch that only ran judges, calls to judges; for one that only
-// grouped answers, questions.
+// did holds the counts in a launch's row: of runs or, if the launch only ran judges, of calls to judges or, if it only
+// grouped answers, of questions.
 type did struct{ succeeded, failed, stopped int }
 
 func didBy(launch engine.PastLaunch) did {

@@ -43,7 +43,7 @@ type Live struct {
 	Hindrance  report.Hindrance
 	// Board has the state of every question.
 	Board Board
-	// Before is how many tasks start before this one; MaxActive is how many may run at once, 0 means any number.
+	// Before is how many tasks start before this one; MaxActive is how many may run at once; 0 means any number.
 	Before, MaxActive int
 	Latencies         []report.Bar
 	Outcomes          []report.Bar
@@ -57,8 +57,8 @@ type Live struct {
 	AsksJudgesAlone bool
 }
 
-// Estimate returns the text about how many calls a task makes and how long they take with an interval between two
-// calls; zero means no limit.
+// Estimate returns the text about how many calls a task makes and how long they take with the given interval between
+// two calls; an interval of zero means that there is no rate limit.
 func Estimate(locale text.Locale, task db.Task, interval time.Duration) string {
 	return ui.Estimate(locale, task.TotalRuns(), time.Duration(task.TotalRuns())*interval)
 }
@@ -788,7 +788,7 @@ func failures(live Live) templ.Component {
 	})
 }
 
-// causeText is why runs failed, in the reader's words.
+// causeText returns why runs failed, in the reader's words.
 func causeText(locale text.Locale, failure ui.Failure) string {
 	if words := failure.Text(locale); words != "" {
 		return words
@@ -1348,12 +1348,12 @@ func notRunHref(live Live) string {
 	return answersHref(live.Task, results.Query{Filter: results.FilterMissing})
 }
 
-// expectsAgreement reports that questions will get a level, because their answers are still to come.
+// expectsAgreement reports whether questions will get a level when their answers arrive.
 func (l Live) expectsAgreement() bool {
 	return l.Task.Status.IsActive() && !l.AsksJudgesAlone && l.Task.TotalVariants == 1 && l.Task.RunsPerItem > 1
 }
 
-// hasJudging reports that models rate the answers; it is true from the start of the task.
+// hasJudging reports whether models rate the answers; it is true from the start of the task.
 func (l Live) hasJudging() bool {
 	return l.Progress.JudgeTotal > 0 || l.Task.Status.IsActive() && slices.ContainsFunc(l.Task.Evaluators, db.Evaluator.IsJudge)
 }

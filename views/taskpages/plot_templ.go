@@ -196,7 +196,7 @@ func axisNumber(axis, number string) templ.Component {
 
 func axisID(axis, number string) string { return "at-" + strings.ReplaceAll(axis+"-"+number, " ", "") }
 
-// outcomePlot shows how many runs ended at which time. A bar leads to the runs that it counts.
+// outcomePlot shows how many runs ended at which time. A bar links to the runs that it counts.
 func outcomePlot(task db.Task, bars []report.Bar, isActive bool) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -538,7 +538,7 @@ func outcomeColumn(c column, label string) templ.Component {
 	})
 }
 
-// latencyPlot shows how latencies are distributed, with P50 and P90 marked. A bar leads to the questions of the runs
+// latencyPlot shows how latencies are distributed, with P50 and P90 marked. A bar links to the questions of the runs
 // that it counts.
 func latencyPlot(task db.Task, bars []report.Bar, statistics db.TaskStatistics, isActive bool) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {

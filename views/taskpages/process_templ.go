@@ -562,7 +562,7 @@ func toolsUsed(p Process) templ.Component {
 	})
 }
 
-// toolCalls lists the calls of the chosen tool, each of which leads to its moment in the replay.
+// toolCalls lists the calls of the chosen tool, each of which links to its time in the replay.
 func toolCalls(p Process) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -694,7 +694,7 @@ func toolCalls(p Process) templ.Component {
 	})
 }
 
-// totalText is how long all calls of a tool took together.
+// totalText returns how long all calls of a tool took together.
 func totalText(locale text.Locale, use engine.ToolUse) string {
 	if use.TotalMS == nil {
 		return "–"

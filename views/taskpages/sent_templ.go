@@ -24,7 +24,7 @@ type Sent struct {
 	Variant             string
 	RunID               int64
 	Protocol, URL, Body string
-	// OmitsPayload reports that the body is not whole.
+	// OmitsPayload reports that the body is not complete.
 	OmitsPayload bool
 	// Runs are the variant's runs of the question.
 	Runs []db.Run

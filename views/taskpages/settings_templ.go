@@ -31,7 +31,7 @@ type Settings struct {
 	RateCeiling string
 	// Evaluators are the saved evaluators, which can judge the answers of a task that has ended.
 	Evaluators []TargetChoice
-	// Groupers are the saved models, which can group the answers of a task that has ended by meaning.
+	// Groupers are the saved models, which can group, by meaning, the answers of a task that has ended.
 	Groupers []ui.Choice
 	// Channels are the names of the channels that are notified about the task.
 	Channels []string

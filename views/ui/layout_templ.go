@@ -42,7 +42,7 @@ const (
 type Frame struct {
 	Title   string
 	Section Section
-	// Here is the path and query of the page, to return to after a switch.
+	// Here is the path and query of the page, for links and forms that return to it.
 	Here string
 	// Help is the address at which the guide explains the page.
 	Help   string
@@ -74,7 +74,7 @@ type Account struct {
 	Name string
 	// IsAdmin reports that the account manages accounts and projects.
 	IsAdmin bool
-	// Project is the project that the page is about, Projects those to choose from.
+	// Project is the project that the page is about, and Projects are those to choose from.
 	Project  uuid.UUID
 	Projects []people.Membership
 	Role     people.Role
@@ -1388,7 +1388,7 @@ func accountName(frame Frame) string {
 	return frame.Account.Name
 }
 
-// leftOut returns the text that a page ignored a parameter of its address.
+// leftOut returns the message that the page ignored a parameter of its address.
 func leftOut(locale text.Locale, name string) string {
 	if name == paths.SavedParameter {
 		return locale.Text("page.leftout.saved")

@@ -25,7 +25,7 @@ type Preview struct {
 	FileSize int
 	// Token identifies the file on the server, so that it need not be sent again.
 	Token string
-	// Questions is how many rows the file has, Columns its columns, VariableNames those kept as variables.
+	// Questions is how many rows the file has, Columns are its columns, and VariableNames are those kept as variables.
 	Questions                             int
 	Columns, VariableNames, IgnoredSheets []string
 	// Conversations is how many conversations the rows belong to; 0 means that all are single questions.
@@ -63,7 +63,7 @@ type RowProblem struct {
 	Column, Message string
 }
 
-// FileAttributes are the attributes of the form that the field's script needs: the messages about files.
+// FileAttributes returns the attributes of the form that the field's script needs: the messages about files.
 func FileAttributes(locale text.Locale) templ.Attributes {
 	return templ.Attributes{
 		"data-too-large": locale.Text("error.DATASET_TOO_LARGE"), "data-unsupported": locale.Text("dataset.extension"),
@@ -1226,7 +1226,8 @@ func fileSummary(preview Preview) templ.Component {
 	})
 }
 
-// Estimate returns the text about how many calls a task makes and how long they take; zero means no rate limit.
+// Estimate returns the text about how many calls a task makes and how long they take; a duration of zero means that
+// there is no rate limit.
 func Estimate(locale text.Locale, calls int, duration time.Duration) string {
 	if duration > 0 {
 		return locale.Text("preview.estimate", "Count", calls, "Duration", text.Duration(locale, duration))

@@ -142,7 +142,7 @@ func Narrow(name, label string, options []Option) templ.Component {
 // sliceNumbers are the measurements of runs by which a report can be narrowed, by the names of their parameters.
 var sliceNumbers = []string{"latency_ms", "total_tokens", "cost"}
 
-// columnParameter is the parameter that narrows by a column.
+// columnParameter returns the parameter that narrows by a column.
 func columnParameter(name string) string { return paths.ColumnPrefix + name }
 
 // Slicing narrows questions by the columns of their dataset.
@@ -154,7 +154,7 @@ type Slicing struct {
 	Clear string
 	// Others is how many of the filters in the children of Filters are set.
 	Others int
-	// WithNumbers narrows by measurements of runs, too.
+	// WithNumbers adds filters by measurements of runs.
 	WithNumbers bool
 }
 
@@ -451,7 +451,7 @@ func (s Slicing) bound(name string) templ.Component {
 	})
 }
 
-// chosen is how many filters are set.
+// chosen returns how many filters are set.
 func (s Slicing) chosen() int { return len(s.Chosen) + s.Others }
 
 // label returns the label of the filters, with how many of them are set.
@@ -462,7 +462,7 @@ func (s Slicing) label(locale text.Locale) string {
 	return locale.Text("results.slice.count", "Count", s.chosen())
 }
 
-// options are the values of a column with how many questions have each.
+// options returns the values of a column with how many questions have each.
 func (s Slicing) options(locale text.Locale, column report.Column) []Option {
 	chosen := s.Chosen[columnParameter(column.Name)]
 	options := []Option{{"", locale.Text("results.slice.all"), len(chosen) == 0}}
@@ -476,7 +476,7 @@ func (s Slicing) options(locale text.Locale, column report.Column) []Option {
 	return options
 }
 
-// otherColumns are the parameters of columns that are set and have too many values to choose from.
+// otherColumns returns the parameters of columns that are set and have too many values to choose from.
 func (s Slicing) otherColumns() (names []string) {
 	for name := range s.Chosen {
 		column, isColumn := strings.CutPrefix(name, paths.ColumnPrefix)

@@ -417,7 +417,7 @@ func TaskState(task db.Task) string {
 	return string(task.Status) + " " + strconv.FormatInt(task.UpdatedAt.UnixMilli(), 10)
 }
 
-// answeredOf is how many questions of a task can be read.
+// answeredOf returns how many questions of a task can be read.
 func answeredOf(task db.Task) int {
 	if task.HasResults {
 		return task.TotalItems

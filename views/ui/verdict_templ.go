@@ -362,7 +362,8 @@ func ScaleWarning(name string, scale int) templ.Component {
 // codesOfRules are the error codes that evaluations can have but calls cannot.
 var codesOfRules = []string{evaluate.CodeLimit, evaluate.CodeExpectation, evaluate.CodeExpression, evaluate.CodeRule, evaluate.CodeJudgeUnreadable}
 
-// configOf returns the configuration that led to an evaluation; nil if an earlier version's was used.
+// configOf returns the configuration that led to an evaluation; nil if the evaluation used another version of the
+// evaluator.
 func configOf(evaluator db.Evaluator, one db.Evaluation) json.RawMessage {
 	if one.Version != nil && *one.Version != evaluator.Version {
 		return nil
@@ -398,8 +399,8 @@ func EvaluatorNames(evaluators []db.Evaluator) string {
 	return strings.Join(names, " · ")
 }
 
-// GroupVerdict shows how many of the runs with one answer passed; nothing if none is judged, or if the only evaluator,
-// whose verdict on the first of them is shown with the answer, gave all of them the same one.
+// GroupVerdict shows how many of the runs with one answer passed. It shows nothing if none is judged, or if there is
+// one evaluator that gave all of them the same verdict, which is then shown with the answer.
 func GroupVerdict(runs []db.Run, evaluators []db.Evaluator) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

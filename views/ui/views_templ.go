@@ -20,15 +20,15 @@ import (
 type Views struct {
 	Kind people.ViewKind
 	List []people.View
-	// Path is the page's path, Query its current parameters.
+	// Path is the page's path, and Query are its current parameters.
 	Path  string
 	Query url.Values
 }
 
-// here is the address of what the page shows.
+// here returns the address of what the page shows.
 func (v Views) here() string { return paths.WithQuery(v.Path, v.Query) }
 
-// current is the name of the view that the page shows; empty means none.
+// current returns the name of the view that the page shows; empty means none.
 func (v Views) current() string {
 	for _, one := range v.List {
 		if one.Query == v.Query.Encode() {
