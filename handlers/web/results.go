@@ -427,6 +427,19 @@ func (p *Pages) findQuestion(c echo.Context) error {
 	if !task.HasResults { // questions that are done can be read
 		return p.findPartial(c, task, item, number)
 	}
+	if c.QueryParam("sort") != "" { // from a place with its own filters and order
+		r := results.Report{Task: task}
+		if r.Query, err = queryOf(c, task); err != nil {
+			return err
+		}
+		address, err := p.addressIn(c, r, item.ID)
+		if err != nil {
+			return err
+		}
+		if address != "" {
+			return c.Redirect(http.StatusSeeOther, address)
+		}
+	}
 	if task.TotalItems > results.OnPage(task) { // the position follows from the number only in the order of numbers
 		query.Set("sort", results.SortNumber)
 	}
@@ -439,22 +452,35 @@ func (p *Pages) findQuestion(c echo.Context) error {
 	return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.Results(task.ID), query)+"#"+paths.ItemID(item.ID))
 }
 
+// addressIn returns the address of a question among those that a report selects; it is empty if the question is not
+// among them.
+func (p *Pages) addressIn(c echo.Context, r results.Report, item int64) (address string, err error) {
+	if _, err := p.readReport(c, &r); err != nil {
+		return "", err
+	}
+	place := slices.IndexFunc(r.Shown(r.Query), func(one report.Summary) bool { return one.ID == item })
+	if place < 0 {
+		return "", nil
+	}
+	query := r.Values()
+	if page := place/results.OnPage(r.Task) + 1; page > 1 {
+		query.Set("page", strconv.Itoa(page))
+	}
+	return paths.WithQuery(paths.Results(r.Task.ID), query) + "#" + paths.ItemID(item), nil
+}
+
 // findPartial redirects to a finished question before the task's first launch has ended; an unfinished question has
 // its own page.
 func (p *Pages) findPartial(c echo.Context, task db.Task, item db.Item, number int) error {
 	r := results.Report{Task: task, Query: results.Query{IsPartial: true, Sort: results.DefaultSort}}
-	if _, err := p.readReport(c, &r); err != nil {
+	address, err := p.addressIn(c, r, item.ID)
+	if err != nil {
 		return err
 	}
-	place := slices.IndexFunc(r.Shown(r.Query), func(one report.Summary) bool { return one.ID == item.ID })
-	if place < 0 {
+	if address == "" {
 		return p.showUnfinished(c, task, item, number)
 	}
-	query := r.Values()
-	if page := place/results.OnPage(task) + 1; page > 1 {
-		query.Set("page", strconv.Itoa(page))
-	}
-	return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.Results(task.ID), query)+"#"+paths.ItemID(item.ID))
+	return c.Redirect(http.StatusSeeOther, address)
 }
 
 // unfinishedShown is how many characters of each answer the page of an unfinished question shows.

@@ -76,7 +76,7 @@ var chapters = sync.OnceValue(func() map[string][]Chapter {
 func parse(lang, name, content string) Chapter {
 	head, rest, _ := strings.Cut(content, "\n## ")
 	title, lead, _ := strings.Cut(strings.TrimPrefix(head, "# "), "\n")
-	chapter := Chapter{Name: name, Title: strings.TrimSpace(title), Lead: strings.TrimSpace(lead)}
+	chapter := Chapter{Name: name, Title: strings.TrimSpace(title), Lead: plain(lead)}
 	for part := range strings.SplitSeq(rest, "\n## ") {
 		heading, body, _ := strings.Cut(part, "\n")
 		title, id, _ := strings.Cut(heading, " {#")

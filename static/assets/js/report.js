@@ -22,24 +22,30 @@
   function isAtTop(card) {
     return Math.abs(card.getBoundingClientRect().top - barBottom()) < 40;
   }
+  // The question that keys led to last, and how far the page is scrolled for it. The last questions of a page cannot be
+  // scrolled to its top; while the page stands where the keys left it, keys act on the question that they led to.
+  let target = -1;
+  let targetY = NaN;
+  let targetUntil = 0; // until then, the page may still be scrolling
+  const isLed = () => Date.now() < targetUntil || Math.abs(window.scrollY - targetY) < 2;
   function show(card) {
     const top = card.getBoundingClientRect().top - barBottom() - 12;
     const isNear = Math.abs(top) <= window.innerHeight; // nobody can follow a scroll of more than a screen
+    target = cards().indexOf(card);
+    targetY = Math.max(0, Math.min(window.scrollY + top, document.documentElement.scrollHeight - window.innerHeight));
     window.scrollBy({ top, behavior: isNear && !isStill ? "smooth" : "instant" });
     card.focus({ preventScroll: true });
   }
-  let target = -1; // the target of a smooth scroll; keys pressed until it ends count from there
-  let targetUntil = 0;
   function step(by) {
     const all = cards();
     if (!all.length) return;
-    let at = Date.now() < targetUntil ? target : all.indexOf(current());
-    // Going back from the middle of a long question first leads to its beginning.
-    if (!(by < 0 && Date.now() >= targetUntil && all[at].getBoundingClientRect().top < barBottom() - 40)) at += by;
-    else if (isAtTop(all[at])) at += by;
+    let at = isLed() ? target : all.indexOf(current());
+    const ahead = all[at].getBoundingClientRect().top - barBottom();
+    if (isLed()) at += by;
+    else if (by < 0 && ahead >= -40) at += by; // from the middle of a long question, back to its beginning first
+    else if (by > 0 && ahead < 40) at += by; // from above the first question, to that one first
     if (at >= all.length) return turn("next", "#first");
     if (at < 0) return turn("prev", "#last");
-    target = at;
     targetUntil = Date.now() + 600;
     show(all[at]);
   }
@@ -154,8 +160,7 @@
     if (all[at]) location.replace("#" + all[at].id);
     else if (!mode) turn(by > 0 ? "next" : "prev", by > 0 ? "#first" : "#last");
   }
-  // While the page scrolls to a question, keys act on that one.
-  const withCard = (act) => () => { const card = (Date.now() < targetUntil && cards()[target]) || current(); if (card) act(card); };
+  const withCard = (act) => () => { const card = (isLed() && cards()[target]) || current(); if (card) act(card); };
   const verdict = (name) => withCard((card) => window.wending.giveVerdict(card, name));
   const keys = {
     1: verdict("PASS"), 2: verdict("FAIL"), 3: verdict("UNSURE"),
