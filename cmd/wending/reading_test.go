@@ -151,9 +151,11 @@ func TestTheReportKeepsTheReadersPlace(t *testing.T) {
 			return away > 11 && away < 13
 		})
 	}
-	b.do(chromedp.KeyEvent("j"))
-	settled(2)
-	require.Equal(t, 2, number())
+	for n := 1; n <= 2; n++ { // the first key leads to the first question, which the head of the page pushes down
+		b.do(chromedp.KeyEvent("j"))
+		settled(n)
+		require.Equal(t, n, number())
+	}
 	b.do(chromedp.KeyEvent("j"), chromedp.KeyEvent("r")) // while the page scrolls
 	b.awaits("the third question's note",
 		`Boolean(document.querySelectorAll(".result")[2].querySelector(".note-field:not([hidden])"))`)
