@@ -477,7 +477,7 @@ func documentFilters(d Document) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		for _, level := range measure.Levels {
+		for _, level := range measure.ByRisk {
 			if d.Statistics.Levels[string(level)] > 0 {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 35, "<option value=\"")
 				if templ_7745c5c3_Err != nil {

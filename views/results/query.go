@@ -183,7 +183,7 @@ func Filters(task db.Task) []string {
 			filters = append(filters, unpassedBy(evaluator))
 		}
 	}
-	for _, level := range measure.Levels {
+	for _, level := range measure.ByRisk {
 		filters = append(filters, string(level))
 	}
 	if len(task.Evaluators) > 0 {

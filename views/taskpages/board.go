@@ -97,7 +97,7 @@ func (b Board) keys(locale text.Locale) (keys []key) {
 // levels returns the levels on the board of a variant, with the number of questions at each. Until all are done, each
 // level keeps its place.
 func (b Board) levels(locale text.Locale) (levels []key) {
-	for _, level := range measure.Levels {
+	for _, level := range measure.ByRisk {
 		letter := string(levelLetters[level])
 		count := strings.Count(strings.ToLower(b.States), letter)
 		if count > 0 || strings.ContainsAny(b.States, string(waiting)+string(running)) {

@@ -1415,7 +1415,7 @@ func outcome(live Live) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			for _, level := range measure.Levels {
+			for _, level := range measure.ByRisk {
 				templ_7745c5c3_Err = levelCount(live, level, name(level)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err

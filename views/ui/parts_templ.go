@@ -1027,8 +1027,8 @@ func ErrorPage(frame Frame, message, list, task string) templ.Component {
 	})
 }
 
-// Levels shows how many of a task's questions have each level of likeness, as parts of a bar from pale to dark. Each
-// part links to its questions.
+// Levels shows how many of a task's questions have each level of likeness, as parts of a bar, in the order of risk.
+// Each part links to its questions.
 func Levels(counts map[string]int, total int, name, href func(measure.Level) string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1190,7 +1190,7 @@ type levelPart struct {
 
 func levelParts(counts map[string]int) (parts []levelPart) {
 	from := 0
-	for _, level := range measure.Levels {
+	for _, level := range measure.ByRisk {
 		if count := counts[string(level)]; count > 0 {
 			parts = append(parts, levelPart{level, from, count})
 			from += count
