@@ -47,6 +47,8 @@ const (
 	Worse ChangeGroup = "worse"
 	// FactsChanged means that the most common answers contradict each other on a fact.
 	FactsChanged ChangeGroup = "facts"
+	// Better means that the question has a Loss in the other direction, and none in this one.
+	Better ChangeGroup = "better"
 	// ContentChanged means that the most common answers differ in more than wording, or that one leaves out a fact.
 	ContentChanged ChangeGroup = "content"
 	WordingChanged ChangeGroup = "wording"
@@ -57,7 +59,7 @@ const (
 )
 
 // ChangeGroups are all groups in the order in which a reader should see them.
-var ChangeGroups = []ChangeGroup{Worse, FactsChanged, ContentChanged, WordingChanged, NotComparable,
+var ChangeGroups = []ChangeGroup{Worse, FactsChanged, ContentChanged, Better, WordingChanged, NotComparable,
 	FormatChanged, Unchanged}
 
 // IsSame reports whether questions in the group have answers with the same content.
@@ -113,6 +115,18 @@ func (p Pair) Losses() (losses []Loss) {
 	return losses
 }
 
+// Gains returns the ways in which the question became better: the losses of the opposite change.
+func (p Pair) Gains() []Loss {
+	back := Pair{A: p.B, B: p.A, Transition: p.Transition}
+	switch p.Transition {
+	case StableUnstable:
+		back.Transition = UnstableStable
+	case UnstableStable:
+		back.Transition = StableUnstable
+	}
+	return back.Losses()
+}
+
 func isMost(share *float64) bool { return share != nil && *share > 0.5 }
 
 func (p Pair) lostVerdict() bool {
@@ -135,6 +149,8 @@ func (p Pair) Group() ChangeGroup {
 	switch {
 	case len(p.Losses()) > 0:
 		return Worse
+	case len(p.Gains()) > 0:
+		return Better
 	case p.Between == nil:
 		return NotComparable
 	case p.Between.IsConflict():

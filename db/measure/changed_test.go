@@ -67,6 +67,16 @@ func TestAQuestionIsInTheGroupThatMattersMost(t *testing.T) {
 			with(stable, func(q *ComparedQuestion) { q.Level, q.FactsDiffer, q.Score = Facts, &conflict, known(0.8) }),
 			betweenThirty(t, thirty), Worse, []Loss{LostStability, LostRating},
 		},
+		"contradicted the standard answer before": {
+			with(stable, func(q *ComparedQuestion) {
+				q.Expected = []ExpectedFact{{Text: "30 日"}}
+			}), stable, betweenThirty(t, thirty), Better, nil,
+		},
+		"unstable before": {
+			with(stable, func(q *ComparedQuestion) { q.Level, q.FactsDiffer = Facts, &conflict }), stable,
+			betweenThirty(t, thirty), Better, nil,
+		},
+		"no answer before": {with(stable, func(q *ComparedQuestion) { q.SuccessRate = known(0) }), stable, nil, Better, nil},
 		"as often equal, of fewer answers before": {
 			with(stable, func(q *ComparedQuestion) { q.SuccessRate, q.Agreement = known(0.6), known(0.3) }),
 			with(stable, func(q *ComparedQuestion) { q.Level, q.Agreement = Wording, known(0.3) }),

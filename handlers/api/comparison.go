@@ -126,6 +126,7 @@ type ComparedPair struct {
 	QuestionID string              `json:"question_id" doc:"Id in the first task" example:"q1"`
 	Group      measure.ChangeGroup `json:"group" doc:"The first that applies: worse; facts (the most common answers contradict each other on a fact); content; wording; unanswered (a task has no answer); format_only; identical" example:"facts"`
 	Worse      []measure.Loss      `json:"worse" nullable:"false" doc:"What became worse, most serious first: failed, verdict, expected (contradicts the standard answer), stability, rating"`
+	Better     []measure.Loss      `json:"better" nullable:"false" doc:"What became better, in the same words"`
 	TestOfPair
 	// Level and the fields that follow compare the most common answers.
 	Level       *measure.Level     `json:"level" doc:"How alike the two most common answers are; null if a task has none" example:"facts"`
@@ -395,6 +396,7 @@ func newComparedPair(pair measure.Pair) ComparedPair {
 	}
 	described := ComparedPair{
 		QuestionID: pair.A.QuestionID, Group: pair.Group(), Worse: append([]measure.Loss{}, pair.Losses()...),
+		Better:     append([]measure.Loss{}, pair.Gains()...),
 		Facts:      newComparedFacts(pair),
 		Transition: pair.Transition, MatchedBy: matchedBy, SameText: pair.A.Text == pair.B.Text,
 		A: newComparedQuestion(pair.A), B: newComparedQuestion(pair.B),

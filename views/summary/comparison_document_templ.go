@@ -126,7 +126,7 @@ func ComparisonDocumentHead(c Comparison, made time.Time, leftOut int) templ.Com
 		}
 		for _, group := range measure.ChangeGroups {
 			if count := c.InGroup(group); count > 0 {
-				templ_7745c5c3_Err = ui.Fact(groupName(text.LocaleOf(ctx), group), text.T(ctx, "results.unit.items", "Count", count)).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = ui.Fact(text.T(ctx, "compare.group."+string(group)), text.T(ctx, "results.unit.items", "Count", count)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

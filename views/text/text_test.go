@@ -249,6 +249,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	}
 	for _, loss := range measure.Losses {
 		add("compare.loss.", string(loss))
+		add("compare.gain.", string(loss))
 	}
 	for _, part := range summary.ComparisonParts()[1+len(measure.ChangeGroups):] {
 		add("compare.", part)

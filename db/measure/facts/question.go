@@ -131,6 +131,8 @@ func (r *Reader) Expected(ctx context.Context, standard string, answers []string
 		c := r.compare(r.read(standard), r.read(text))
 		all[n] = compared{standard: c.a.answer, answer: c.b.answer, links: c.links, left: &left}
 		found[n] = slices.DeleteFunc(c.found, func(d Difference) bool { return !d.IsConflict })
+		// both ends of a range may differ
+		found[n] = slices.CompactFunc(found[n], func(x, y Difference) bool { return *x.A == *y.A && *x.B == *y.B })
 	}
 	for n := range found {
 		found[n] = slices.DeleteFunc(found[n], func(d Difference) bool {
@@ -151,8 +153,9 @@ type compared struct {
 	links            []link
 	left             *int // how many more claims may be examined, for all answers
 
-	// index fills these maps. kept marks the facts of the standard answer that the answer also states, and claims
-	// contains the indexes of the answer's claims; both are keyed by the first byte. counts is filled by count.
+	// index fills these maps. kept marks the facts of the standard answer that the answer also states (a range only if
+	// it states both ends), and claims contains the indexes of the answer's claims; both are keyed by the first byte.
+	// counts is filled by count.
 	kept   map[int]bool
 	claims map[int]int
 	counts map[*claim.Claim]int
@@ -164,9 +167,14 @@ func (o *compared) index() {
 		return
 	}
 	o.kept, o.claims, o.counts = map[int]bool{}, map[int]int{}, map[*claim.Claim]int{}
+	isLinked := map[int]bool{}
 	for _, l := range o.links {
-		if !l.isCut {
-			o.kept[placeOf(0, o.standard, l.i).start] = true
+		isLinked[l.i] = isLinked[l.i] || !l.isCut
+	}
+	for i, is := range isLinked {
+		f := &o.standard.Claims[i]
+		if is && (!f.IsRange() || isLinked[f.First] && isLinked[f.Last]) {
+			o.kept[placeOf(0, o.standard, i).start] = true
 		}
 	}
 	for i := range o.answer.Claims {

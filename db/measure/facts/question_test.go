@@ -118,6 +118,22 @@ func TestExpectedFacts(t *testing.T) {
 	}
 }
 
+// A range is another one if one of its ends is, and the same if it is written in another way.
+func TestExpectedRanges(t *testing.T) {
+	t.Parallel()
+	for answer, want := range map[string]int{
+		"- 每次 5–10 mg/kg，每 4–8 小时可以重复一次；\n- 24 小时内不超过 4 次；": 1,
+		"每次 5–10 mg/kg，每 6–9 小时可以重复一次。":                     1,
+		"每次 5–10 mg/kg，每 4–9 小时可以重复一次。":                     1,
+		"每次 5–10 mg/kg，每六至八小时可以重复一次。":                       0,
+		"每次 5 至 10 mg/kg，每 6～8 小时可以重复一次。":                   0,
+	} {
+		found, err := new(facts.Reader).Expected(t.Context(), "每次 5–10 mg/kg，每 6–8 小时可以重复一次；", []string{answer})
+		require.NoError(t, err)
+		require.Len(t, found[0], want, answer)
+	}
+}
+
 // An answer that leaves out the standard answer's value does not contradict it by a value that the other answers have
 // as well, unless the answer has that value once more than they do.
 func TestExpectedFactsAreReadBesideTheOtherAnswers(t *testing.T) {
