@@ -137,6 +137,8 @@ func TestAJudgeFromTheLibraryToTheReport(t *testing.T) {
 	require.Contains(t, shown.Text(), "平均分的误差约 100% 来自题")
 	require.Contains(t, shown.Find("table").Text(), "每个回答只打一次分")
 	require.NotContains(t, shown.Find("table").Text(), "方案", "there is one")
+	answers := s.get(t, "/tasks/"+task.TaskID+"/results").page(t)
+	require.Regexp(t, `平均分\s*\?\s*0\.\d+`, answers.Find(".counts").Text(), "the mean score, above the answers")
 	rules := statistics["evaluators"].([]any)[0].(object)
 	require.Nil(t, rules["scale_suspect"])
 	require.Nil(t, rules["variants"].([]any)[0].(object)["cost"])

@@ -810,7 +810,7 @@ func (r Report) verdicts() measure.Statistics {
 	}
 	questions := make([]measure.Judged, len(r.All))
 	for n, item := range r.All {
-		questions[n] = measure.Judged{Runs: item.Runs, Judged: item.Judged, Passes: item.Passes, Cluster: item.Cluster}
+		questions[n] = measure.Judged{Runs: item.Runs, Judged: item.Judged, Passes: item.Passes, Score: item.Score, Cluster: item.Cluster}
 	}
 	return measure.Summarise(questions, r.Task.RunsPerItem, 0)
 }
