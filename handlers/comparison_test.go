@@ -109,7 +109,9 @@ func TestTwoTasksAreCompared(t *testing.T) {
 	require.Equal(t, "三十", changed.Find("del.fact").Text())
 	require.Equal(t, "五十", changed.Find("ins.fact").First().Text())
 	require.Contains(t, changed.Find(".answers").Text(), "五十<b>", "an answer's markup stays text")
-	require.Contains(t, page.Find("article").Eq(2).Text(), "甲没有回答")
+	require.Contains(t, page.Find("article").Eq(2).Text(), "比以前稳定")
+	require.Contains(t, page.Find("article").Eq(3).Text(), "多数运行现在有回答")
+	require.Contains(t, page.Find("article").Eq(3).Text(), "甲没有回答")
 
 	page = s.get(t, path+"&show=unstable_stable").page(t)
 	require.Equal(t, 1, page.Find("article").Length())
@@ -188,6 +190,7 @@ type toldPairs struct {
 		QuestionID  string `json:"question_id"`
 		Group       string
 		Worse       []string
+		Better      []string
 		Level       *string
 		FactsDiffer *string `json:"facts_differ"`
 		Facts       []struct {
@@ -245,8 +248,12 @@ func TestWhatBecameWorseComesFirst(t *testing.T) {
 	var told toldPairs
 	s.get(t, "/api/v1"+path+"&sort=risk").into(t, &told)
 	require.Equal(t, want, told.ids())
-	require.Equal(t, map[string]int{"worse": 2, "facts": 1, "content": 1, "wording": 1, "unanswered": 1, "format_only": 1,
-		"identical": 2}, told.Groups)
+	require.Equal(t, map[string]int{"worse": 2, "facts": 1, "content": 1, "better": 0, "wording": 1, "unanswered": 1,
+		"format_only": 1, "identical": 2}, told.Groups)
+	var back toldPairs
+	s.get(t, "/api/v1/comparison?a="+b+"&b="+a+"&group=better").into(t, &back)
+	require.Equal(t, []string{"q6 better", "q7 better"}, back.ids(), "the other way round")
+	require.Equal(t, [][]string{{"failed"}, {"stability"}}, [][]string{back.Items[0].Better, back.Items[1].Better})
 	require.Equal(t, []string{"failed"}, told.Items[0].Worse)
 	require.Nil(t, told.Items[0].FactsDiffer)
 	require.Equal(t, []string{"stability"}, told.Items[1].Worse)

@@ -218,8 +218,8 @@ func TestTwoVersionsAreCompared(t *testing.T) {
 	b.sees(".segments [aria-current]", "不稳定 → 稳定")
 	b.requireAccessible("one field of a comparison")
 
-	// The report's keys: go to the next question, open it, judge the later version, show the help.
-	b.do(chromedp.KeyEvent("j"))
+	// The report's keys: go to the second question, open it, judge the later version, show the help.
+	b.do(chromedp.KeyEvent("j"), chromedp.KeyEvent("j"))
 	var isSecond bool
 	b.evaluate(`document.activeElement === document.querySelectorAll(".result")[1]`, &isSecond)
 	require.True(t, isSecond, "the second question has the focus")
