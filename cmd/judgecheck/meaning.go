@@ -24,7 +24,7 @@ import (
 // made from ten templates with ten subjects each. Their answers state the same value in other words, another value in
 // the same words, or no value at all.
 //
-// go:embed meanings.csv
+//go:embed meanings.csv
 var meaningsCSV string
 
 // grouped is a labelled question.
