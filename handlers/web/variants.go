@@ -38,13 +38,18 @@ func (p *Pages) showSummary(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	columns, err := p.report.Columns(ctx, task)
+	if err != nil {
+		return err
+	}
+	if by == "" && len(columns) == 1 { // there is nothing to choose
+		by = columns[0].Name
+	}
 	s, err := p.reader.Summary(ctx, task, by, withDefaults)
 	if err != nil {
 		return err
 	}
-	if s.Columns, err = p.report.Columns(ctx, task); err != nil {
-		return err
-	}
+	s.Columns = columns
 	l := pages.Locale(c)
 	frame := pages.Frame(c, p.Version, l.Text("task.tab.of", "Tab", l.Text("task.tab.report"), "Name", task.Name),
 		ui.SectionTasks)
