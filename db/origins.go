@@ -101,7 +101,7 @@ func (s slots) wait(horizon time.Duration) time.Duration {
 	return 0
 }
 
-// near returns how many calls, at most want, get a slot within the horizon.
+// near returns how many of the wanted calls get a slot within the horizon.
 func (s slots) near(want int, horizon time.Duration) int {
 	switch {
 	case s.wait(horizon) > 0:

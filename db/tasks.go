@@ -93,8 +93,8 @@ type Task struct {
 	// the order of their numbers, which begin at 1.
 	Targets  []Target  `db:"-"`
 	Variants []Variant `db:"-"`
-	// Judges are the targets of evaluators that are models, and of models that group answers; their numbers follow those
-	// of Targets.
+	// Judges are the models that evaluators call, and the model that groups answers. Their numbers continue those of
+	// Targets.
 	Judges []Target `db:"-"`
 	// Evaluators judge the task's answers, in the order of their numbers; without evaluators, answers are not judged.
 	Evaluators []Evaluator `db:"-"`

@@ -79,7 +79,7 @@ func requireSecured(t testing.TB, answer *http.Response) {
 	require.Contains(t, []string{"same-origin", "no-referrer"}, answer.Header.Get("Referrer-Policy"), what)
 	require.Equal(t, "same-origin", answer.Header.Get("Cross-Origin-Opener-Policy"), what)
 	require.Equal(t, "same-origin", answer.Header.Get("Cross-Origin-Resource-Policy"), what)
-	if answer.StatusCode >= 400 { // static files may be cached, streams must not be transformed on their way
+	if answer.StatusCode >= 400 { // others may be cached, as static files are
 		require.Contains(t, answer.Header.Get("Cache-Control"), "no-store", what)
 	}
 }

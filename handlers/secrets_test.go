@@ -21,7 +21,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
 	const key, header, query, typed = "canary-key-1f7a", "canary-header-93bc", "canary-query-5d20", "canary-typed-e481"
-	// tells repeats what it received in its error, as some servers do with a wrong key.
+	// This agent's error repeats the headers and the query that it received, as some servers do for a wrong key.
 	tells := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusUnauthorized)

@@ -16,7 +16,7 @@ import (
 
 type upCommand struct{}
 
-// Run runs web and workers in one process, on its own servers if none are configured.
+// Run runs web and workers in one process. It starts PostgreSQL and Redis itself if no address is configured for them.
 func (upCommand) Run(ctx context.Context, s *Settings, log *slog.Logger, stdout io.Writer) error {
 	lock, err := embedded.LockDataDir(s.DataDir)
 	if err != nil {

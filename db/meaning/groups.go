@@ -117,11 +117,10 @@ func numbersOf(answers []measure.Answer, keys [][]byte) (one Numbers) {
 	return one
 }
 
-// corrected applies a correction to the groups known so far; next is the first unused group number. Each of the
-// person's groups takes over the number of the known group with which it has the most answers in common, and with it
-// the letter in all variants and the model's note; other groups get new numbers. An answer that the person has not
-// placed, because it came later, counts as unsure. after is the first number that is still unused; ok is false if
-// fewer than two of the placed answers still exist.
+// corrected applies a person's correction to the groups known so far. Each group of the correction takes over the number
+// of the known group with which it shares the most answers, and so that group's letters and the model's note; other
+// groups get new numbers, from the parameter next on. An answer that came after the correction counts as unsure. The
+// result after is the next unused number; ok is false if fewer than two of the placed answers still exist.
 func (c Correction) corrected(answers []measure.Answer, known Groups, next int) (of Groups, after int, ok bool) {
 	placed := map[string]int{}
 	for n, key := range c.Keys {

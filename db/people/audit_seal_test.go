@@ -119,8 +119,8 @@ func TestKnownEntriesShowAnOlderState(t *testing.T) {
 	require.ErrorAs(t, err, &missing)
 }
 
-// Pruned entries are distinguished from removed ones: the chain is whole, and entries known from before can no
-// longer be compared.
+// Pruned entries are not reported as removed by somebody: the chain of the remaining entries is whole, and entries that
+// were noted before they were pruned are not compared.
 func TestLawfulRemovalIsToldApart(t *testing.T) {
 	t.Parallel()
 	_, _, log, entries := sealed(t)

@@ -51,7 +51,7 @@ func (p People) Project(ctx context.Context, id uuid.UUID) (found Project, err e
 	return found, db.NotFound(KindProject, pg.Classify("read a project", err))
 }
 
-// ProjectNamed returns the project with a name, compared without regard to case, or db.ErrNotFound.
+// ProjectNamed returns the project that has the given name, in upper or lower case, or db.ErrNotFound.
 func (p People) ProjectNamed(ctx context.Context, name string) (found Project, err error) {
 	err = p.db.GetContext(ctx, &found, `SELECT `+projectColumns+` FROM projects p WHERE lower(name) = lower($1)`, name)
 	return found, db.NotFound(KindProject, pg.Classify("read a project", err))

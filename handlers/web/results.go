@@ -440,7 +440,7 @@ func (p *Pages) findQuestion(c echo.Context) error {
 			return c.Redirect(http.StatusSeeOther, address)
 		}
 	}
-	if task.TotalItems > results.OnPage(task) { // the position follows from the number only in the order of numbers
+	if task.TotalItems > results.OnPage(task) { // a number gives the page only in the order of numbers
 		query.Set("sort", results.SortNumber)
 	}
 	if page := (number-1)/results.OnPage(task) + 1; page > 1 {

@@ -178,7 +178,7 @@ func (h *header) column(name, folded string, mapped map[string]string) column {
 	return column{name: strings.TrimPrefix(name, variablePrefix), isVariable: true}
 }
 
-// described returns the role of a column for people.
+// described returns the column's role, under the name that people read.
 func (c column) described() string {
 	switch {
 	case c.isVariable:

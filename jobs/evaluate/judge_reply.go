@@ -75,7 +75,8 @@ const maxRead = 200_000
 // it.
 func (j LLMJudge) Read(text string) (vote Vote, isRead bool) {
 	text = strings.TrimSpace(wire.AfterThoughts(text[max(0, len(text)-maxRead):]))
-	if said, isJSON := wire.Loosely(wire.Unfenced(text)); isJSON && said.Kind == wire.String { // JSON in a JSON text
+	// the reply may be a JSON string that contains the JSON
+	if said, isJSON := wire.Loosely(wire.Unfenced(text)); isJSON && said.Kind == wire.String {
 		text = strings.TrimSpace(string(said.Text))
 	}
 	var first, last *reading
@@ -225,7 +226,7 @@ func (j LLMJudge) named(item wire.Value) (dimension string, isNamed bool) {
 	return "", false
 }
 
-// dimension returns the dimension with a name.
+// dimension returns the dimension that has the given name, in lower case.
 func (j LLMJudge) dimension(name string) (dimension string, isOne bool) {
 	place := slices.IndexFunc(j.Dimensions, func(one string) bool { return strings.ToLower(one) == name })
 	if place < 0 {

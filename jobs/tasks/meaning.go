@@ -94,7 +94,7 @@ func (s *Service) Group(ctx context.Context, by db.Actor, task db.Task, model Ne
 	}, "grouping requested", "model", grouper.Name)
 }
 
-// AssessForGroupings assesses the questions of a PENDING MEANING launch, so that it is known which of them need
+// AssessForGroupings assesses the questions of a pending launch of kind MEANING, to find out which of them need
 // grouping; it does nothing for launches of other kinds.
 func AssessForGroupings(ctx context.Context, store *db.Store, launchID uuid.UUID) error {
 	taskID, err := store.TaskToGroup(ctx, launchID)

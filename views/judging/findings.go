@@ -101,8 +101,8 @@ func hasValue(one marks.Distinct, values []measure.Value) bool {
 	})
 }
 
-// kindName returns the name that a finding uses for facts of a kind: a neutral form of the name of the reason that they
-// suggest.
+// kindName returns a finding's name for facts of a kind. It is more neutral than the reason for a verdict that such
+// facts suggest.
 func kindName(locale text.Locale, kind facts.Kind) string {
 	if reason, isKnown := kindReasons[kind]; isKnown {
 		return locale.Text("review.kind." + reason)

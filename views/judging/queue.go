@@ -68,7 +68,7 @@ type stage struct {
 	isHere bool
 }
 
-// stagesOf returns the stages that have questions; here is the question being shown.
+// stagesOf returns the stages that have questions. The parameter here is the number of the question being shown.
 func stagesOf(r results.Report, queue []report.Summary, here int) (shown []stage) {
 	isOpen := false
 	for _, item := range queue {

@@ -51,7 +51,7 @@ type laidOut struct {
 // Distinct is one of a question's distinct answers.
 type Distinct struct {
 	Letter string
-	// Text is the answer as its first run has it.
+	// Text is the answer, verbatim from the first run that gave it.
 	Text string
 	Runs []db.Run
 }

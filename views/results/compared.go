@@ -25,8 +25,8 @@ func besidePeople(evaluator db.Evaluator) (filters []string) {
 // IsBesidePeople reports whether the query keeps answers by the verdicts of an evaluator and of people.
 func (q Query) IsBesidePeople() bool { return strings.HasPrefix(q.Filter, ui.FilterPeople) }
 
-// Compare returns the answers that both evaluators and people have judged, by the filter that keeps them and by item
-// id.
+// Compare groups the answers that both an evaluator and people have judged. Its keys are the filter that selects an
+// answer, then the item's id.
 func Compare(judged []review.JudgedRun) map[string]map[int64][]review.JudgedRun {
 	compared := map[string]map[int64][]review.JudgedRun{}
 	for _, one := range judged {

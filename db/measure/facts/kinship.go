@@ -147,8 +147,8 @@ func (c *comparison) weighed() {
 	}
 }
 
-// weighEvidence turns the score of each pair from the similarity of its facts into the evidence that they are about the
-// same thing.
+// weighEvidence replaces the score of each pair, until then the similarity of its two facts, by the evidence that both
+// are about the same thing.
 func (c *comparison) weighEvidence(pairs []pair) {
 	best := [2][][2]float32{make([][2]float32, len(c.a.Claims)), make([][2]float32, len(c.b.Claims))}
 	for _, p := range pairs { // the two highest similarities of each claim

@@ -100,8 +100,8 @@ sunday sun
 周 星期 礼拜
 以上 上述 前述 上面`
 
-// AreSynonyms reports whether two lower-case phrases without spaces mean the same: they are equal, synonyms, or
-// consist of the same characters in another order.
+// AreSynonyms reports whether two lower-case phrases without spaces mean the same: they are equal, are synonyms,
+// or consist of the same characters in another order.
 func AreSynonyms(a, b string) bool {
 	letters := func(s string) string {
 		runes := []rune(s)
