@@ -93,8 +93,8 @@ func (s *Service) Estimate(ctx context.Context, scope db.Scope, n New) (Estimate
 	return e, s.design(ctx, scope, n, &e)
 }
 
-// atMost returns the maximum calls and cost of a task, which it reaches if none of its questions is ever settled; nil if
-// the task is not adaptive.
+// atMost returns the maximum calls and cost of a task, which it reaches if none of its questions is ever settled; nil
+// if the task is not adaptive.
 func (s *Service) atMost(ctx context.Context, n New) (*EstimatedMost, error) {
 	most := n.mostRuns()
 	if most == n.RunsPerItem {
