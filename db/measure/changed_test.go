@@ -41,7 +41,7 @@ func TestAQuestionIsInTheGroupThatMattersMost(t *testing.T) {
 		"no answer now": {stable, ComparedQuestion{SuccessRate: known(0.4)}, nil, Worse, []Loss{LostAnswer}},
 		"one run fails": {stable, ComparedQuestion{Level: Identical, SuccessRate: known(0.8), FactsDiffer: &none},
 			betweenThirty(t, thirty), Unchanged, nil},
-		"an answer at last": {ComparedQuestion{SuccessRate: known(0)}, stable, nil, NotComparable, nil},
+		"an answer at last": {ComparedQuestion{SuccessRate: known(0)}, stable, nil, Better, nil},
 		"fails by people": {
 			with(stable, func(q *ComparedQuestion) {
 				q.Opinion = "PASS"
@@ -76,7 +76,6 @@ func TestAQuestionIsInTheGroupThatMattersMost(t *testing.T) {
 			with(stable, func(q *ComparedQuestion) { q.Level, q.FactsDiffer = Facts, &conflict }), stable,
 			betweenThirty(t, thirty), Better, nil,
 		},
-		"no answer before": {with(stable, func(q *ComparedQuestion) { q.SuccessRate = known(0) }), stable, nil, Better, nil},
 		"as often equal, of fewer answers before": {
 			with(stable, func(q *ComparedQuestion) { q.SuccessRate, q.Agreement = known(0.6), known(0.3) }),
 			with(stable, func(q *ComparedQuestion) { q.Level, q.Agreement = Wording, known(0.3) }),

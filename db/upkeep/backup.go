@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"time"
 
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
@@ -27,8 +28,19 @@ func Dump(ctx context.Context, url string, w io.Writer) error {
 	return tool(ctx, url, "pg_dump", nil, w, "--format=custom", "--no-owner", "--no-privileges")
 }
 
-// CheckDump returns an error unless the output of Dump is complete and undamaged. It needs no database.
-func CheckDump(ctx context.Context, dump io.Reader) error {
+// Patience is how long pg_restore may go without reading a dump further. It takes milliseconds for what it holds.
+const Patience = time.Minute
+
+var errStalled = errors.New("it reads no further: a block of the dump is damaged")
+
+// CheckDump returns an error unless the output of Dump is complete and undamaged. It needs no database. pg_restore is
+// ended if it reads no further for the given time, because it repeats a block without end whose compressed data ends
+// before the block does.
+func CheckDump(ctx context.Context, dump io.Reader, patience time.Duration) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	stall := time.AfterFunc(patience, func() { stop(errStalled) })
+	defer stall.Stop()
 	path, err := embedded.NewestTool(ctx, "pg_restore")
 	if err != nil {
 		return err
@@ -36,11 +48,27 @@ func CheckDump(ctx context.Context, dump io.Reader) error {
 	var said bytes.Buffer
 	command := exec.CommandContext(ctx, path, "--file=/dev/null") // all of it becomes statements that nobody reads
 	command.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C.UTF-8"}
-	command.Stdin, command.Stderr = dump, &said
+	command.Stdin, command.Stderr = stalling{dump, stall, patience}, &said
 	if err := command.Run(); err != nil {
+		if errors.Is(context.Cause(ctx), errStalled) {
+			return fmt.Errorf("pg_restore: %w", errStalled)
+		}
 		return fmt.Errorf("pg_restore: %w: %s", err, strings.TrimSpace(said.String()))
 	}
 	return nil
+}
+
+// stalling is a reader whose timer runs while nobody reads from it.
+type stalling struct {
+	io.Reader
+	timer    *time.Timer
+	patience time.Duration
+}
+
+func (s stalling) Read(p []byte) (int, error) {
+	s.timer.Stop()
+	defer s.timer.Reset(s.patience)
+	return s.Reader.Read(p)
 }
 
 // Restore fills the database at url, which must be unused, with the output of Dump, completely or not at all.

@@ -256,7 +256,7 @@ func CheckBackup(ctx context.Context, file io.Reader) (content BackupContent, er
 			case BackupKeyName:
 			case BackupDumpName:
 				hasDump = true
-				err = upkeep.CheckDump(ctx, archive)
+				err = upkeep.CheckDump(ctx, archive, upkeep.Patience)
 			default:
 				files[header.Name] = true
 			}

@@ -2,6 +2,7 @@ package courier_test
 
 import (
 	"bytes"
+	"compress/zlib"
 	"context"
 	"errors"
 	"io"
@@ -188,4 +189,22 @@ func TestABackupReportsItsProgress(t *testing.T) {
 	require.NoError(t, err)
 	require.Positive(t, seen["database"])
 	require.Greater(t, seen["backup"], seen["database"])
+}
+
+// A block whose compressed data ends too early is damage too, although pg_restore would repeat it without end.
+func TestABlockThatEndsTooEarlyIsDamage(t *testing.T) {
+	t.Parallel()
+	k, _ := keeper(t, io.Discard)
+	var dump bytes.Buffer
+	require.NoError(t, k.Backup.Dump(t.Context(), &dump))
+	require.NoError(t, upkeep.CheckDump(t.Context(), bytes.NewReader(dump.Bytes()), upkeep.Patience))
+
+	var empty bytes.Buffer
+	require.NoError(t, zlib.NewWriter(&empty).Close())
+	damaged := dump.Bytes()
+	start := bytes.Index(damaged, []byte{0x78, 0x9c}) // the header of zlib's default level
+	require.Positive(t, start)
+	require.Less(t, empty.Len(), len(damaged)-start)
+	copy(damaged[start:], empty.Bytes())
+	require.ErrorContains(t, upkeep.CheckDump(t.Context(), bytes.NewReader(damaged), 2*time.Second), "damaged")
 }
