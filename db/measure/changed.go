@@ -117,14 +117,7 @@ func (p Pair) Losses() (losses []Loss) {
 
 // Gains returns the ways in which the question became better: the losses of the opposite change.
 func (p Pair) Gains() []Loss {
-	back := Pair{A: p.B, B: p.A, Transition: p.Transition}
-	switch p.Transition {
-	case StableUnstable:
-		back.Transition = UnstableStable
-	case UnstableStable:
-		back.Transition = StableUnstable
-	}
-	return back.Losses()
+	return Pair{A: p.B, B: p.A, Transition: transition(p.B.Level, p.A.Level)}.Losses()
 }
 
 func isMost(share *float64) bool { return share != nil && *share > 0.5 }

@@ -19,9 +19,6 @@
     const all = cards();
     return all.find((card) => card.getBoundingClientRect().bottom > edge) || all[all.length - 1];
   }
-  function isAtTop(card) {
-    return Math.abs(card.getBoundingClientRect().top - barBottom()) < 40;
-  }
   // The question that keys led to last, and how far the page is scrolled for it. The last questions of a page cannot be
   // scrolled to its top; while the page stands where the keys left it, keys act on the question that they led to.
   let target = -1;
@@ -60,7 +57,8 @@
 
   // The bar and the map show the reader's position. The squares of the map are loaded when they are needed.
   const sheet = map && map.querySelector(".map-sheet");
-  const places = new Map(atLoad.map((card) => [card.id, card.dataset.place])); // a card that replaces another one lacks its position
+  // The cards' positions; a card that replaces another one lacks its position.
+  const places = new Map(atLoad.map((card) => [card.id, card.dataset.place]));
   let squares = [];
   let inOrder = [];
   let arriving = null;
