@@ -55,8 +55,9 @@ type Ranking struct {
 	// Worse are the variants that the leader beats beyond chance: the p-value of their paired difference, adjusted for
 	// all pairs of variants and all numbers of the report, is at most Significance (metrics.md, family a).
 	// Each are those that it beats by the same amount on every question, so that there is no interval.
-	// Alike are those whose difference from it may be due to chance; Tied are those of them with the leader's mean.
-	// Unknown are those that share no question with the leader on which the number is known.
+	// Alike lists the variants whose difference from the leader may be due to chance. Tied lists the variants in Alike
+	// whose mean equals the leader's. Unknown lists the variants that share no question with the leader on which the
+	// number is known.
 	Worse, Each, Alike, Tied, Unknown []int
 	// Slight are the variants that the leader beats by too little to matter (Matters): they are not called worse.
 	Slight []int

@@ -33,7 +33,8 @@ ALTER TABLE past_evaluations ADD COLUMN replaced_at timestamptz NOT NULL DEFAULT
 CREATE INDEX past_evaluations_of_run ON past_evaluations (run_id);
 
 -- +goose Down
-DELETE FROM evaluation_tasks WHERE id IN (SELECT task_id FROM task_targets WHERE kind = 'judge'); -- earlier versions support only rules
+-- earlier versions support only rules
+DELETE FROM evaluation_tasks WHERE id IN (SELECT task_id FROM task_targets WHERE kind = 'judge');
 DROP TABLE past_evaluations;
 ALTER TABLE evaluations
     DROP COLUMN version, DROP COLUMN ratings, DROP COLUMN is_default, DROP COLUMN raw, DROP COLUMN latency_ms, DROP COLUMN attempts,

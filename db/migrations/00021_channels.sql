@@ -58,7 +58,8 @@ CREATE TABLE pushed_runs (
     batch integer NOT NULL
 );
 CREATE INDEX pushed_runs_of_batch ON pushed_runs (launch_id, batch);
-ALTER TABLE launches ADD COLUMN pushes_results boolean NOT NULL DEFAULT false; -- whether results may still have to be pushed
+-- pushes_results: whether results may still have to be pushed
+ALTER TABLE launches ADD COLUMN pushes_results boolean NOT NULL DEFAULT false;
 CREATE INDEX launches_pushing ON launches (created_at) WHERE pushes_results;
 
 -- +goose Down

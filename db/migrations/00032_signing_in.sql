@@ -1,11 +1,13 @@
 -- +goose Up
 ALTER TABLE users
-    ADD COLUMN skeleton text,              -- a text that is the same for all names that look alike (UTS #39); NULL means an older account that looks like another
+    -- a text that is the same for all names that look alike (UTS #39); NULL means an older account that looks like another
+    ADD COLUMN skeleton text,
     ADD COLUMN must_change_password boolean NOT NULL DEFAULT false; -- whether another person chose the password
 CREATE UNIQUE INDEX users_skeleton ON users (skeleton);
 
 ALTER TABLE tokens
-    ADD COLUMN reach text NOT NULL DEFAULT 'project' -- where the role applies: only in the project, also to accounts (older administrators' tokens), or to everything
+    -- where the role applies: only in the project, also to accounts (older administrators' tokens), or to everything
+    ADD COLUMN reach text NOT NULL DEFAULT 'project'
         CHECK (reach IN ('project', 'accounts', 'installation'));
 UPDATE tokens SET reach = 'accounts' WHERE role = 'admin'; -- as before this migration
 CREATE INDEX tokens_of_user ON tokens (user_id);

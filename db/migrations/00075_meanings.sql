@@ -33,7 +33,8 @@ CREATE INDEX meanings_of_item ON meanings (item_id);
 CREATE UNIQUE INDEX meanings_current ON meanings (item_id) WHERE is_current;
 -- meaning_by is NULL if it is not known which answers say the same thing.
 ALTER TABLE question_statistics
-    ADD COLUMN contents smallint,          -- the answers of all variants that differ in more than format; NULL if answers are not grouped
+    -- the answers of all variants that differ in more than format; NULL if answers are not grouped
+    ADD COLUMN contents smallint,
     ADD COLUMN meaning_by text CHECK (meaning_by IN ('equal', 'model', 'person')),
     ADD COLUMN meaning_letters text,       -- like letters, but answers that say the same thing share a letter
     ADD COLUMN meaning_agreement float8,

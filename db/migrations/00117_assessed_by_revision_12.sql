@@ -1,5 +1,5 @@
 -- +goose Up
--- Revision 12 of measure.Assess finds contradictions of the standard answer in ranges of which one end differs (6–8 hours
+-- Revision 12 of measure.Assess finds that a range contradicts the standard answer if one of its ends differs (6–8 hours
 -- became 4–8 hours). Tasks that have ended are assessed again in the background.
 UPDATE evaluation_tasks SET is_assessed = false WHERE is_assessed AND status IN ('SUCCEEDED', 'STOPPED', 'FAILED');
 

@@ -65,8 +65,8 @@ type Differing struct {
 	Number   int
 	Question string
 	Level    *measure.Level
-	// Facts are the facts on which the answers contradict each other, and Expected are those of the standard answer that
-	// they contradict.
+	// Facts lists the facts on which the answers contradict each other. Expected lists the facts of the standard answer
+	// that they contradict.
 	Facts    report.Facts
 	Expected report.ExpectedFacts
 	Reviews  []review.Review
