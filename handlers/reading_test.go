@@ -91,7 +91,7 @@ func TestAnswersShowTheirDifferences(t *testing.T) {
 	require.Equal(t, "逐段", page.Find("[data-view][aria-current]").Text(), "an answer is longer than 300 characters")
 	page = s.get(t, results+"?view=columns").page(t)
 	require.Equal(t, "五列", page.Find("[data-view][aria-current]").Text())
-	require.Equal(t, "关键信息不同", page.Find(".verdict .level").Text())
+	require.Equal(t, "有回答的 3 次：关键信息不同", page.Find(".verdict .level").Text())
 	require.Contains(t, page.Find(".verdict").Text(), "一致率 10.0%")
 	var shown []string
 	page.Find(".run").Each(func(_ int, run *goquery.Selection) {

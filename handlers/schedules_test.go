@@ -36,7 +36,7 @@ func (s *site) schedule(t *testing.T, name, task string, more object) string {
 func (s *site) due(t *testing.T, id string, minutes int) (planned time.Time) {
 	t.Helper()
 	require.NoError(t, s.tables.Get(&planned, `
-		UPDATE schedules SET next_at = date_trunc('minute', now()) - $2 * interval '1 minute' WHERE id = $1
+		UPDATE schedules SET next_at = date_trunc('minute', created_at) - $2 * interval '1 minute' WHERE id = $1
 		RETURNING next_at`, id, minutes))
 	return planned
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -149,8 +150,17 @@ func (b *tab) asked() (count int, seconds float64) {
 // An open page asks for news at most once a second, less often once nothing changes, and not at all while it is hidden.
 func TestAnOpenPageAsksAtMostOnceASecond(t *testing.T) {
 	t.Parallel()
+	var calls atomic.Int32
+	isSeen := make(chan struct{})
 	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
-		time.Sleep(20 * time.Millisecond) // simulates a slow agent, so that there is always something new
+		pause := 20 * time.Millisecond // simulates a slow agent, so that there is always something new
+		if calls.Add(1) > 300 {        // so that the task does not end before its pages have been seen while it runs
+			pause = time.Second
+		}
+		select {
+		case <-isSeen:
+		case <-time.After(pause):
+		}
 		agenttest.Stream(w, "回答 "+call.Question)
 	})
 	p := start(t, "up", "--data-dir", startedFolder(t), "--listen-addr", "127.0.0.1:0", "--evaluation-concurrency", "8",
@@ -166,6 +176,7 @@ func TestAnOpenPageAsksAtMostOnceASecond(t *testing.T) {
 		require.Positive(t, count, path)
 		require.LessOrEqual(t, float64(count), seconds+1, path)
 	}
+	close(isSeen)
 	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, p.url, id).Status == "SUCCEEDED" })
 	for _, path := range []string{"/tasks/" + id, "/tasks/" + id + "/results", "/tasks/" + id + "/report",
 		"/tasks/" + id + "/review/next"} {

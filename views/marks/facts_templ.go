@@ -737,48 +737,249 @@ func Conflicts(facts report.Facts) report.Facts {
 	return conflicts
 }
 
-// factLine shows a fact on one line, with each value, how many runs state it, and whether the standard answer does.
-func factLine(locale text.Locale, fact measure.Fact, against *measure.ExpectedFact) string {
-	values := make([]string, len(fact.Values))
-	for n, value := range fact.Values {
-		values[n] = unmarked(value.Text) + " ×" + strconv.Itoa(len(value.Runs)) + rareRuns(n, value.Runs)
-		if against != nil && against.Value == value.Value {
-			values[n] += " " + locale.Text("results.facts.standard")
-		}
-	}
-	return strings.TrimSpace(fact.Label + " " + strings.Join(values, " · "))
+// Line is a fact on which answers contradict each other or the standard answer, for one line.
+type Line struct {
+	// Label is the words around the fact.
+	Label string
+	// IsAgainst reports that an answer contradicts the standard answer.
+	IsAgainst bool
+	// Values are the stated values: the most common one first or, if only the standard answer has its value, that one.
+	Values []LineValue
+}
+
+// LineValue is a value of a fact with what is known about it.
+type LineValue struct {
+	Text string
+	// Runs is how many runs state the value, and which ones unless it is the most common one; empty if only the standard
+	// answer has it.
+	Runs string
+	// IsStandard reports that the value is among those of several answers and also the standard answer's.
+	IsStandard bool
 }
 
 // Lines returns a line for each fact on which answers contradict each other, then a line for each further fact of the
 // standard answer that they contradict; a line that several variants have in common appears once.
-func Lines(locale text.Locale, expected report.ExpectedFacts, conflicts report.Facts) (lines []string) {
-	add := func(line string) {
-		if !slices.Contains(lines, line) {
+func Lines(expected report.ExpectedFacts, conflicts report.Facts) (lines []Line) {
+	add := func(line Line) {
+		if !slices.ContainsFunc(lines, line.equals) {
 			lines = append(lines, line)
 		}
 	}
-	against := locale.Text("results.expected") + locale.Text("word.colon")
 	for _, fact := range conflicts {
 		one := coveredBy(fact, expected)
-		line := factLine(locale, fact, one)
-		if one != nil {
-			line = against + line
+		line := Line{Label: fact.Label, IsAgainst: one != nil}
+		for n, value := range fact.Values {
+			runs := "×" + strconv.Itoa(len(value.Runs)) + rareRuns(n, value.Runs)
+			line.Values = append(line.Values, LineValue{unmarked(value.Text), runs, one != nil && one.Value == value.Value})
 		}
 		add(line)
 	}
 	for _, fact := range alone(expected, conflicts) {
-		add(against + expectedLine(fact))
+		line := Line{Label: fact.Label, IsAgainst: true, Values: []LineValue{{Text: unmarked(fact.Text)}}}
+		for _, value := range fact.Values {
+			line.Values = append(line.Values, LineValue{Text: unmarked(value.Text), Runs: runsText(value.Runs)})
+		}
+		add(line)
 	}
 	return lines
 }
 
-// expectedLine shows a fact of the standard answer on one line, with the values that answers state instead.
-func expectedLine(fact measure.ExpectedFact) string {
-	said := strings.TrimSpace(fact.Label + " " + unmarked(fact.Text))
-	for _, value := range fact.Values {
-		said += " → " + unmarked(value.Text) + " " + runsText(value.Runs)
+func (l Line) equals(other Line) bool {
+	return l.Label == other.Label && l.IsAgainst == other.IsAgainst && slices.Equal(l.Values, other.Values)
+}
+
+// separator is written between the values: an arrow leads from what the standard answer alone has to what answers state.
+func (l Line) separator() string {
+	if l.Values[0].Runs == "" {
+		return " → "
 	}
-	return said
+	return " · "
+}
+
+// Text writes the line as plain text.
+func (l Line) Text(locale text.Locale) string {
+	values := make([]string, len(l.Values))
+	for n, value := range l.Values {
+		values[n] = strings.TrimSpace(value.Text + " " + value.Runs)
+		if value.IsStandard {
+			values[n] += " " + locale.Text("results.facts.standard")
+		}
+	}
+	about := l.about(locale)
+	if l.Label != "" {
+		about += " "
+	}
+	return about + strings.Join(values, l.separator())
+}
+
+// about writes what the line is about: the words around the fact.
+func (l Line) about(locale text.Locale) string {
+	if l.IsAgainst {
+		return locale.Text("results.expected") + locale.Text("word.colon") + l.Label
+	}
+	return l.Label
+}
+
+// FactLines lists the facts of a question on which answers contradict each other or the standard answer, a line each; more
+// than limit are counted.
+func FactLines(expected report.ExpectedFacts, conflicts report.Facts, limit int) templ.Component {
+	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
+		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
+		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
+			return templ_7745c5c3_CtxErr
+		}
+		templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
+		if !templ_7745c5c3_IsBuffer {
+			defer func() {
+				templ_7745c5c3_BufErr := templruntime.ReleaseBuffer(templ_7745c5c3_Buffer)
+				if templ_7745c5c3_Err == nil {
+					templ_7745c5c3_Err = templ_7745c5c3_BufErr
+				}
+			}()
+		}
+		ctx = templ.InitializeContext(ctx)
+		templ_7745c5c3_Var32 := templ.GetChildren(ctx)
+		if templ_7745c5c3_Var32 == nil {
+			templ_7745c5c3_Var32 = templ.NopComponent
+		}
+		ctx = templ.ClearChildren(ctx)
+		lines := Lines(expected, conflicts)
+		for _, line := range lines[:min(len(lines), limit)] {
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 44, "<div class=\"fact-line\"><span class=\"quiet\">")
+			if templ_7745c5c3_Err != nil {
+				return templ_7745c5c3_Err
+			}
+			var templ_7745c5c3_Var33 string
+			templ_7745c5c3_Var33, templ_7745c5c3_Err = templ.JoinStringErrs(line.about(text.LocaleOf(ctx)))
+			if templ_7745c5c3_Err != nil {
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 310, Col: 55}
+			}
+			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var33))
+			if templ_7745c5c3_Err != nil {
+				return templ_7745c5c3_Err
+			}
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 45, "</span> ")
+			if templ_7745c5c3_Err != nil {
+				return templ_7745c5c3_Err
+			}
+			for n, value := range line.Values {
+				if n > 0 {
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 46, "<span class=\"quiet\">")
+					if templ_7745c5c3_Err != nil {
+						return templ_7745c5c3_Err
+					}
+					var templ_7745c5c3_Var34 string
+					templ_7745c5c3_Var34, templ_7745c5c3_Err = templ.JoinStringErrs(strings.TrimSpace(line.separator()))
+					if templ_7745c5c3_Err != nil {
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 313, Col: 62}
+					}
+					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var34))
+					if templ_7745c5c3_Err != nil {
+						return templ_7745c5c3_Err
+					}
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 47, "</span>")
+					if templ_7745c5c3_Err != nil {
+						return templ_7745c5c3_Err
+					}
+				}
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 48, " ")
+				if templ_7745c5c3_Err != nil {
+					return templ_7745c5c3_Err
+				}
+				var templ_7745c5c3_Var35 = []any{templ.KV("is-rare", n > 0)}
+				templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var35...)
+				if templ_7745c5c3_Err != nil {
+					return templ_7745c5c3_Err
+				}
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 49, "<b class=\"")
+				if templ_7745c5c3_Err != nil {
+					return templ_7745c5c3_Err
+				}
+				var templ_7745c5c3_Var36 string
+				templ_7745c5c3_Var36, templ_7745c5c3_Err = templ.JoinStringErrs(templ.CSSClasses(templ_7745c5c3_Var35).String())
+				if templ_7745c5c3_Err != nil {
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 1, Col: 0}
+				}
+				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var36))
+				if templ_7745c5c3_Err != nil {
+					return templ_7745c5c3_Err
+				}
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 50, "\">")
+				if templ_7745c5c3_Err != nil {
+					return templ_7745c5c3_Err
+				}
+				var templ_7745c5c3_Var37 string
+				templ_7745c5c3_Var37, templ_7745c5c3_Err = templ.JoinStringErrs(value.Text)
+				if templ_7745c5c3_Err != nil {
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 315, Col: 56}
+				}
+				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var37))
+				if templ_7745c5c3_Err != nil {
+					return templ_7745c5c3_Err
+				}
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 51, "</b> <span class=\"quiet\">")
+				if templ_7745c5c3_Err != nil {
+					return templ_7745c5c3_Err
+				}
+				var templ_7745c5c3_Var38 string
+				templ_7745c5c3_Var38, templ_7745c5c3_Err = templ.JoinStringErrs(value.Runs)
+				if templ_7745c5c3_Err != nil {
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 316, Col: 36}
+				}
+				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var38))
+				if templ_7745c5c3_Err != nil {
+					return templ_7745c5c3_Err
+				}
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 52, "</span> ")
+				if templ_7745c5c3_Err != nil {
+					return templ_7745c5c3_Err
+				}
+				if value.IsStandard {
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 53, "<span class=\"agrees\">")
+					if templ_7745c5c3_Err != nil {
+						return templ_7745c5c3_Err
+					}
+					var templ_7745c5c3_Var39 string
+					templ_7745c5c3_Var39, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.facts.standard"))
+					if templ_7745c5c3_Err != nil {
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 318, Col: 65}
+					}
+					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var39))
+					if templ_7745c5c3_Err != nil {
+						return templ_7745c5c3_Err
+					}
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 54, "</span>")
+					if templ_7745c5c3_Err != nil {
+						return templ_7745c5c3_Err
+					}
+				}
+			}
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 55, "</div>")
+			if templ_7745c5c3_Err != nil {
+				return templ_7745c5c3_Err
+			}
+		}
+		if len(lines) > limit {
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 56, "<div class=\"fact-line quiet\">")
+			if templ_7745c5c3_Err != nil {
+				return templ_7745c5c3_Err
+			}
+			var templ_7745c5c3_Var40 string
+			templ_7745c5c3_Var40, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.facts.more", "Count", len(lines)-limit))
+			if templ_7745c5c3_Err != nil {
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 324, Col: 93}
+			}
+			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var40))
+			if templ_7745c5c3_Err != nil {
+				return templ_7745c5c3_Err
+			}
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 57, "</div>")
+			if templ_7745c5c3_Err != nil {
+				return templ_7745c5c3_Err
+			}
+		}
+		return nil
+	})
 }
 
 var _ = templruntime.GeneratedTemplate

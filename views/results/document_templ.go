@@ -240,7 +240,7 @@ func DocumentHead(d Document) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = marks.Fingerprint(d.Task, d.All, d.runsCounted(), d.Statistics.Agreement, false, "").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = marks.Fingerprint(marks.AllAnswers{Task: d.Task, All: d.All, Runs: d.runsCounted(), Agreement: d.Statistics.Agreement}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

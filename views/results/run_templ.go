@@ -132,7 +132,7 @@ func besidePart(run Run) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = levelOf(run.Likeness.Level, "").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = levelOf(run.Likeness.Level, "", letters).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -66,7 +66,7 @@
   form.addEventListener("uploaded", (event) => {
     const button = pressed;
     pressed = null;
-    submit.textContent = words;
+    if (!isSending) submit.textContent = words;
     if (button && event.detail) form.requestSubmit(button);
   });
   form.addEventListener("submit", (event) => {
@@ -127,7 +127,8 @@
   showDesigns();
 
   // A page that is restored from the browser's cache has its buttons in the state in which they were left.
-  window.addEventListener("pageshow", () => {
+  window.addEventListener("pageshow", (event) => {
+    if (!event.persisted) return; // a page that has just loaded may already have been sent
     submit.textContent = words;
     pressed = null;
     isSending = false;
