@@ -737,87 +737,98 @@ func Conflicts(facts report.Facts) report.Facts {
 	return conflicts
 }
 
-// Line is a fact on which answers contradict each other or the standard answer, for one line.
-type Line struct {
-	// Label is the words around the fact.
-	Label string
-	// IsAgainst reports that an answer contradicts the standard answer.
-	IsAgainst bool
-	// Values are the stated values: the most common one first or, if only the standard answer has its value, that one.
-	Values []LineValue
+// line is a fact on which answers contradict each other or the standard answer, for one line.
+type line struct {
+	// label is the words around the fact.
+	label string
+	// isAgainst reports that an answer contradicts the standard answer.
+	isAgainst bool
+	// values are the stated values: the most common one first or, if only the standard answer has its value, that one.
+	values []lineValue
 }
 
-// LineValue is a value of a fact with what is known about it.
-type LineValue struct {
-	Text string
-	// Runs is how many runs state the value, and which ones unless it is the most common one; empty if only the standard
+// lineValue is a value of a fact with what is known about it.
+type lineValue struct {
+	text string
+	// runs is how many runs state the value, and which ones unless it is the most common one; empty if only the standard
 	// answer has it.
-	Runs string
-	// IsStandard reports that the value is among those of several answers and also the standard answer's.
-	IsStandard bool
+	runs string
+	// isStandard reports that the value is among those of several answers and also the standard answer's.
+	isStandard bool
 }
 
-// Lines returns a line for each fact on which answers contradict each other, then a line for each further fact of the
+// linesOf returns a line for each fact on which answers contradict each other, then a line for each further fact of the
 // standard answer that they contradict; a line that several variants have in common appears once.
-func Lines(expected report.ExpectedFacts, conflicts report.Facts) (lines []Line) {
-	add := func(line Line) {
-		if !slices.ContainsFunc(lines, line.equals) {
-			lines = append(lines, line)
+func linesOf(expected report.ExpectedFacts, conflicts report.Facts) (lines []line) {
+	add := func(one line) {
+		if !slices.ContainsFunc(lines, one.equals) {
+			lines = append(lines, one)
 		}
 	}
 	for _, fact := range conflicts {
-		one := coveredBy(fact, expected)
-		line := Line{Label: fact.Label, IsAgainst: one != nil}
+		standard := coveredBy(fact, expected)
+		one := line{label: fact.Label, isAgainst: standard != nil}
 		for n, value := range fact.Values {
-			runs := "×" + strconv.Itoa(len(value.Runs)) + rareRuns(n, value.Runs)
-			line.Values = append(line.Values, LineValue{unmarked(value.Text), runs, one != nil && one.Value == value.Value})
+			one.values = append(one.values, lineValue{
+				text:       unmarked(value.Text),
+				runs:       "×" + strconv.Itoa(len(value.Runs)) + rareRuns(n, value.Runs),
+				isStandard: standard != nil && standard.Value == value.Value,
+			})
 		}
-		add(line)
+		add(one)
 	}
 	for _, fact := range alone(expected, conflicts) {
-		line := Line{Label: fact.Label, IsAgainst: true, Values: []LineValue{{Text: unmarked(fact.Text)}}}
+		one := line{label: fact.Label, isAgainst: true, values: []lineValue{{text: unmarked(fact.Text)}}}
 		for _, value := range fact.Values {
-			line.Values = append(line.Values, LineValue{Text: unmarked(value.Text), Runs: runsText(value.Runs)})
+			one.values = append(one.values, lineValue{text: unmarked(value.Text), runs: runsText(value.Runs)})
 		}
-		add(line)
+		add(one)
 	}
 	return lines
 }
 
-func (l Line) equals(other Line) bool {
-	return l.Label == other.Label && l.IsAgainst == other.IsAgainst && slices.Equal(l.Values, other.Values)
+func (l line) equals(other line) bool {
+	return l.label == other.label && l.isAgainst == other.isAgainst && slices.Equal(l.values, other.values)
 }
 
 // separator is written between the values: an arrow leads from what the standard answer alone has to what answers state.
-func (l Line) separator() string {
-	if l.Values[0].Runs == "" {
+func (l line) separator() string {
+	if l.values[0].runs == "" {
 		return " → "
 	}
 	return " · "
 }
 
-// Text writes the line as plain text.
-func (l Line) Text(locale text.Locale) string {
-	values := make([]string, len(l.Values))
-	for n, value := range l.Values {
-		values[n] = strings.TrimSpace(value.Text + " " + value.Runs)
-		if value.IsStandard {
+// text writes the line as plain text.
+func (l line) text(locale text.Locale) string {
+	values := make([]string, len(l.values))
+	for n, value := range l.values {
+		values[n] = strings.TrimSpace(value.text + " " + value.runs)
+		if value.isStandard {
 			values[n] += " " + locale.Text("results.facts.standard")
 		}
 	}
 	about := l.about(locale)
-	if l.Label != "" {
+	if l.label != "" {
 		about += " "
 	}
 	return about + strings.Join(values, l.separator())
 }
 
 // about writes what the line is about: the words around the fact.
-func (l Line) about(locale text.Locale) string {
-	if l.IsAgainst {
-		return locale.Text("results.expected") + locale.Text("word.colon") + l.Label
+func (l line) about(locale text.Locale) string {
+	if l.isAgainst {
+		return locale.Text("results.expected") + locale.Text("word.colon") + l.label
 	}
-	return l.Label
+	return l.label
+}
+
+// LineTexts writes the lines about a question's facts as plain text.
+func LineTexts(locale text.Locale, expected report.ExpectedFacts, conflicts report.Facts) (lines []string) {
+	for _, line := range linesOf(expected, conflicts) {
+		lines = append(lines, line.text(locale))
+	}
+	return lines
 }
 
 // FactLines lists the facts of a question on which answers contradict each other or the standard answer, a line each; more
@@ -843,7 +854,7 @@ func FactLines(expected report.ExpectedFacts, conflicts report.Facts, limit int)
 			templ_7745c5c3_Var32 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		lines := Lines(expected, conflicts)
+		lines := linesOf(expected, conflicts)
 		for _, line := range lines[:min(len(lines), limit)] {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 44, "<div class=\"fact-line\"><span class=\"quiet\">")
 			if templ_7745c5c3_Err != nil {
@@ -852,7 +863,7 @@ func FactLines(expected report.ExpectedFacts, conflicts report.Facts, limit int)
 			var templ_7745c5c3_Var33 string
 			templ_7745c5c3_Var33, templ_7745c5c3_Err = templ.JoinStringErrs(line.about(text.LocaleOf(ctx)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 310, Col: 55}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 321, Col: 55}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var33))
 			if templ_7745c5c3_Err != nil {
@@ -862,7 +873,7 @@ func FactLines(expected report.ExpectedFacts, conflicts report.Facts, limit int)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			for n, value := range line.Values {
+			for n, value := range line.values {
 				if n > 0 {
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 46, "<span class=\"quiet\">")
 					if templ_7745c5c3_Err != nil {
@@ -871,7 +882,7 @@ func FactLines(expected report.ExpectedFacts, conflicts report.Facts, limit int)
 					var templ_7745c5c3_Var34 string
 					templ_7745c5c3_Var34, templ_7745c5c3_Err = templ.JoinStringErrs(strings.TrimSpace(line.separator()))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 313, Col: 62}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 324, Col: 62}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var34))
 					if templ_7745c5c3_Err != nil {
@@ -909,9 +920,9 @@ func FactLines(expected report.ExpectedFacts, conflicts report.Facts, limit int)
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var37 string
-				templ_7745c5c3_Var37, templ_7745c5c3_Err = templ.JoinStringErrs(value.Text)
+				templ_7745c5c3_Var37, templ_7745c5c3_Err = templ.JoinStringErrs(value.text)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 315, Col: 56}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 326, Col: 56}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var37))
 				if templ_7745c5c3_Err != nil {
@@ -922,9 +933,9 @@ func FactLines(expected report.ExpectedFacts, conflicts report.Facts, limit int)
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var38 string
-				templ_7745c5c3_Var38, templ_7745c5c3_Err = templ.JoinStringErrs(value.Runs)
+				templ_7745c5c3_Var38, templ_7745c5c3_Err = templ.JoinStringErrs(value.runs)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 316, Col: 36}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 327, Col: 36}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var38))
 				if templ_7745c5c3_Err != nil {
@@ -934,7 +945,7 @@ func FactLines(expected report.ExpectedFacts, conflicts report.Facts, limit int)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				if value.IsStandard {
+				if value.isStandard {
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 53, "<span class=\"agrees\">")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
@@ -942,7 +953,7 @@ func FactLines(expected report.ExpectedFacts, conflicts report.Facts, limit int)
 					var templ_7745c5c3_Var39 string
 					templ_7745c5c3_Var39, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.facts.standard"))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 318, Col: 65}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 329, Col: 65}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var39))
 					if templ_7745c5c3_Err != nil {
@@ -967,7 +978,7 @@ func FactLines(expected report.ExpectedFacts, conflicts report.Facts, limit int)
 			var templ_7745c5c3_Var40 string
 			templ_7745c5c3_Var40, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.facts.more", "Count", len(lines)-limit))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 324, Col: 93}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 335, Col: 93}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var40))
 			if templ_7745c5c3_Err != nil {

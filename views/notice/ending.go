@@ -266,10 +266,13 @@ func (e ended) levels(l text.Locale) (fact notify.Fact) {
 	for level, count := range e.statistics.Levels {
 		counts[measure.Level(level)] = count
 	}
-	fact = notify.Fact{Name: l.Text("notify.levels", "Total", e.task.TotalItems), Value: summary.LevelsText(l, counts)}
+	fact.Name = l.Text("notify.levels", "Total", e.task.TotalItems)
+	var said []string
 	for _, one := range summary.LevelCounts(l, counts) {
+		said = append(said, one.Text)
 		fact.Links = append(fact.Links, e.link(one.Text, results.AnswersHref(e.task.ID, 0, string(one.Level), ""))...)
 	}
+	fact.Value = strings.Join(said, " · ")
 	return fact
 }
 

@@ -578,8 +578,12 @@ func (s Summary) decided(locale text.Locale) []string {
 		answered = locale.Text("summary.decision.unanswered", "Count", s.Decision.Unanswered, "Total", s.Task.TotalRuns()) + " " +
 			locale.Text("summary.decision.questions", "Count", s.Decision.FailedQuestions)
 	}
+	var levels []string
+	for _, one := range LevelCounts(locale, s.Decision.Levels) {
+		levels = append(levels, one.Text)
+	}
 	lines := []string{
-		locale.Text("summary.decision.levels", "Total", s.Task.TotalItems) + " " + LevelsText(locale, s.Decision.Levels), answered, s.judged(locale),
+		locale.Text("summary.decision.levels", "Total", s.Task.TotalItems) + " " + strings.Join(levels, " · "), answered, s.judged(locale),
 	}
 	var reasons []string
 	for _, one := range s.Decision.Reasons {
@@ -593,23 +597,10 @@ func (s Summary) decided(locale text.Locale) []string {
 		differing = append(differing, one.Questions...)
 	}
 	for _, one := range differing[:min(len(differing), linesNamed)] {
-		var differences []string
-		for _, line := range marks.Lines(one.Expected, one.Facts) {
-			differences = append(differences, line.Text(locale))
-		}
+		differences := marks.LineTexts(locale, one.Expected, one.Facts)
 		lines = append(lines, locale.Text("summary.worst.number", "Number", one.Number)+" "+strings.Join(differences[:min(len(differences), factsNamed)], "; "))
 	}
 	return lines
-}
-
-// LevelsText returns the sentence about how many questions have each level, in the order of risk. A report and the
-// message about it begin with this sentence.
-func LevelsText(locale text.Locale, counts map[measure.Level]int) string {
-	var levels []string
-	for _, one := range LevelCounts(locale, counts) {
-		levels = append(levels, one.Text)
-	}
-	return strings.Join(levels, " · ")
 }
 
 // LevelCount is a level with how many questions have it, in words.
@@ -618,7 +609,8 @@ type LevelCount struct {
 	Text  string
 }
 
-// LevelCounts returns the levels that questions have, in the order of risk.
+// LevelCounts returns the levels that questions have, in the order of risk. A report and the message about it begin with
+// them.
 func LevelCounts(locale text.Locale, counts map[measure.Level]int) (levels []LevelCount) {
 	for _, level := range measure.ByRisk {
 		if count := counts[level]; count > 0 {
@@ -658,7 +650,7 @@ func levelsBar(d Decision, total int) templ.Component {
 		var templ_7745c5c3_Var22 string
 		templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinStringErrs(fmt.Sprintf("0 0 %d 1", max(1, total)))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/decision.templ`, Line: 275, Col: 73}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/decision.templ`, Line: 267, Col: 73}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var22))
 		if templ_7745c5c3_Err != nil {
@@ -694,7 +686,7 @@ func levelsBar(d Decision, total int) templ.Component {
 			var templ_7745c5c3_Var25 string
 			templ_7745c5c3_Var25, templ_7745c5c3_Err = templ.JoinStringErrs(strconv.Itoa(from))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/decision.templ`, Line: 277, Col: 63}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/decision.templ`, Line: 269, Col: 63}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var25))
 			if templ_7745c5c3_Err != nil {
@@ -707,7 +699,7 @@ func levelsBar(d Decision, total int) templ.Component {
 			var templ_7745c5c3_Var26 string
 			templ_7745c5c3_Var26, templ_7745c5c3_Err = templ.JoinStringErrs(strconv.Itoa(d.Levels[level]))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/decision.templ`, Line: 277, Col: 103}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/decision.templ`, Line: 269, Col: 103}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var26))
 			if templ_7745c5c3_Err != nil {
@@ -756,7 +748,7 @@ func differingPart(s Summary, c Contradicting, one Differing) templ.Component {
 		var templ_7745c5c3_Var28 string
 		templ_7745c5c3_Var28, templ_7745c5c3_Err = templ.JoinStringErrs(results.Opinion(one.Reviews))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/decision.templ`, Line: 285, Col: 48}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/decision.templ`, Line: 277, Col: 48}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var28))
 		if templ_7745c5c3_Err != nil {
@@ -769,7 +761,7 @@ func differingPart(s Summary, c Contradicting, one Differing) templ.Component {
 		var templ_7745c5c3_Var29 string
 		templ_7745c5c3_Var29, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "summary.worst.number", "Number", one.Number))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/decision.templ`, Line: 287, Col: 82}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/decision.templ`, Line: 279, Col: 82}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var29))
 		if templ_7745c5c3_Err != nil {
@@ -809,7 +801,7 @@ func differingPart(s Summary, c Contradicting, one Differing) templ.Component {
 			var templ_7745c5c3_Var32 string
 			templ_7745c5c3_Var32, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "level."+string(*one.Level)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/decision.templ`, Line: 290, Col: 95}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/decision.templ`, Line: 282, Col: 95}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var32))
 			if templ_7745c5c3_Err != nil {
@@ -845,7 +837,7 @@ func differingPart(s Summary, c Contradicting, one Differing) templ.Component {
 		var templ_7745c5c3_Var35 string
 		templ_7745c5c3_Var35, templ_7745c5c3_Err = templ.JoinStringErrs(opinionName(text.LocaleOf(ctx), results.Opinion(one.Reviews)))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/decision.templ`, Line: 292, Col: 130}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/decision.templ`, Line: 284, Col: 130}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var35))
 		if templ_7745c5c3_Err != nil {
@@ -868,7 +860,7 @@ func differingPart(s Summary, c Contradicting, one Differing) templ.Component {
 				var templ_7745c5c3_Var36 string
 				templ_7745c5c3_Var36, templ_7745c5c3_Err = templ.JoinStringErrs(said.Reviewer + text.T(ctx, "word.colon") + text.Cut(said.Note, 200))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/decision.templ`, Line: 297, Col: 103}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/decision.templ`, Line: 289, Col: 103}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var36))
 				if templ_7745c5c3_Err != nil {

@@ -257,6 +257,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	for _, verdict := range []measure.Verdict{measure.NotWorse, measure.IsWorse, measure.Undecided} {
 		add("compare.verdict."+string(verdict), "", ".means", ".means.zero")
 	}
+	add("compare.verdict.small_loss", "")
 	for _, source := range measure.Sources {
 		add("summary.noise.of.", string(source))
 	}
