@@ -12,8 +12,8 @@ S3 := bin/versitygw-$(VERSITYGW)
 POSTGRES_VERSIONS := 13.23.0-beta.16 14.23.0-beta.17 15.18.0-beta.17 16.14.0-beta.17 17.10.0-beta.17 18.4.0-beta.17
 OLD_POSTGRES := bin/postgres-$(firstword $(POSTGRES_VERSIONS))
 # The tests of handlers and cmd/wending that run with the race detector: crowds, streams, live pages, and processes that
-# end or start beside others. The others call one page after another, and what these pages share – the rooms of db and
-# jobs – is raced by these rooms' own tests. `make race` races everything.
+# end or start beside others. The others call one page after another, and what these pages share in db and jobs is raced
+# by the tests of jobs. `make race` races everything.
 RACED := TestACrowdIsToldToComeAgain|TestWaitingReportsHoldNoConnection|TestImportsHaveTheirOwnPlaces|TestQuestionsAreAddedWhileATaskRunsAndAfterIt|TestQuestionsAddedAtTheEndOfALaunchAreAskedOnce|TestProgressIsStreamedFromASnapshotToTheEnd|TestHeadEndsWhatItBegins|TestACallIsFollowedWhileItRunsAndReplayedAfterwards|TestTheLastStateOfARunThatDiedIsKept|TestALogComesInPieces|TestStreamsEndWithTheRight|TestGuessesAtOnceCount|TestAProjectHasSoManyOfEach|TestABoardShowsEveryQuestionWhileTheTaskRuns|TestWhatIsDoneCanBeReadWhileATaskRuns|TestATaskIsUpdatedByEachOfItsRuns|TestAStoppedTaskKeepsWhatItHasAndCanBeResumed|TestAStoppedRetryKeepsTheProgress|TestAScheduleWaitsForItsCopy|TestAQuestionIsRetriedInPlace|TestFaultyTargetsDisturbNoOther
 RACED_PROGRAM := TestASeparateWorkerDoesNotCallItsLoopback|TestSIGTERMDrainsAndExitsWithZero|TestWebAndWorkerRunApart
 export GOFLAGS := $(strip $(GOFLAGS) -trimpath) # so that checkouts in different folders share the build cache
@@ -22,8 +22,11 @@ export GORACE := atexit_sleep_ms=50 # by default, a raced test program waits a s
 # time, because they wait more than they compute. Compilers collect garbage less often, which saves a quarter of their
 # time; tests collect it as often as the program does.
 CHECKED := GOGC=400 go test -exec "env -u GOGC" -vet=off -ldflags=-w -timeout 25m -parallel 4
-# Packages that use a single thread, to read texts and files: they have no races to find.
-ALONE := /jobs/dataset$$|/jobs/archive$$|/jobs/evaluate$$|/jobs/agent/protocol$$|/jobs/agent/wire$$|/db/measure|/views/
+# Packages whose own code starts goroutines, locks or shares state: the others have no races to find. The numbers of
+# db/measure and the rules of jobs/evaluate use them only to spread computation.
+RACED_PACKAGES = $(addprefix wending/,$(filter-out cmd/% handlers db/measure% jobs/evaluate,$(sort $(shell \
+  grep -rlE --include='*.go' --exclude='*_test.go' '^\s+go [a-z]|errgroup|sync\.|atomic\.' cmd db handlers jobs static | xargs -n1 dirname))))
+OTHER_PACKAGES = $(filter-out $(RACED_PACKAGES) wending/cmd/wending wending/handlers,$(shell go list ./...))
 LINTER := bin/golangci-lint-$(GOLANGCI)
 SCANNER := bin/govulncheck-$(GOVULNCHECK)
 BUILD = CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
@@ -64,9 +67,9 @@ t: ## Some tests: make t PKG=./jobs/crew RUN=TestAGate
 	go test -race -count=1 -run '$(RUN)' $(or $(PKG),./...)
 
 .PHONY: test-race
-test-race: ## The tests of db and jobs with the race detector, and those of pages that many use at once
+test-race: ## The tests of packages that run things at once with the race detector, and those of pages that many use at once
 	$(CHECKED) -race -run '^($(RACED))$$' ./handlers
-	$(CHECKED) -race $$(go list ./... | grep -vE '$(ALONE)|/cmd/wending$$|/handlers$$')
+	$(CHECKED) -race $(RACED_PACKAGES)
 
 .PHONY: test-race-program
 test-race-program: # tests that mostly wait for the program, and so leave the processors to others
@@ -74,14 +77,14 @@ test-race-program: # tests that mostly wait for the program, and so leave the pr
 
 .PHONY: test-plain
 test-plain: # the longest first
-	$(CHECKED) -skip '^($(RACED)|$(RACED_PROGRAM)|TestHostile)$$' ./cmd/wending ./handlers $$(go list ./... | grep -E '$(ALONE)')
+	$(CHECKED) -skip '^($(RACED)|$(RACED_PROGRAM)|TestHostile)$$' ./cmd/wending ./handlers $(OTHER_PACKAGES)
 
 .PHONY: test-hostile
 test-hostile: # a target of its own, so that the program's other tests do not wait for it
 	$(CHECKED) -run '^TestHostile$$' ./cmd/wending
 
 .PHONY: race
-race: tools ## All tests with the race detector, the program's and the single-threaded ones too; half an hour
+race: tools ## All tests with the race detector, the program's and those of single-threaded packages too; half an hour
 	go test -race -timeout 60m -parallel 4 ./...
 
 .PHONY: test-fast
