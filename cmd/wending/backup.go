@@ -237,7 +237,14 @@ func (c restoreCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) 
 	if err != nil {
 		return err
 	}
-	defer file.Close()                                    //nolint:errcheck // only read
+	defer file.Close() //nolint:errcheck // only read
+	// A damaged backup is refused before anything is written; pg_restore could repeat a damaged block without end.
+	if _, err := courier.CheckBackup(ctx, file); err != nil {
+		return fmt.Errorf("%s: %w", c.File, err)
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(s.DataDir, 0o755); err != nil { //nolint:gosec // PostgreSQL may run under its own account
 		return err
 	}

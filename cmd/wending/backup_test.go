@@ -180,7 +180,10 @@ func TestABackupIsRestored(t *testing.T) {
 	code, said = command(t, "backup", "--check", file)
 	require.Zero(t, code, said)
 	require.Contains(t, said, "complete, with the database")
-	for name, content := range map[string][]byte{"text": []byte("no backup"), "half": whole[:len(whole)/2]} {
+	flipped := bytes.Clone(whole)
+	flipped[len(whole)/2] ^= 1
+	for name, content := range map[string][]byte{"text": []byte("no backup"), "half": whole[:len(whole)/2],
+		"flipped": flipped} {
 		broken, third := filepath.Join(t.TempDir(), name), dbtest.Folder(t)
 		require.NoError(t, os.WriteFile(broken, content, 0o600))
 		code, said = command(t, "restore", broken, "--data-dir", third)
