@@ -390,13 +390,16 @@ func protocols(isOfModels bool) (choices []ui.Choice) {
 
 // rateText returns a rate limit in the form shown to users.
 func (h *handler) rateText(c echo.Context, rate *string) string {
-	switch {
-	case rate == nil:
-		return pages.Locale(c).Text("library.rate.default", "Rate", h.Library.DefaultRate)
-	case *rate == "unlimited":
-		return pages.Locale(c).Text("task.rate.unlimited")
+	shown := func(rate string) string {
+		if rate == "unlimited" {
+			return pages.Locale(c).Text("task.rate.unlimited")
+		}
+		return rate
 	}
-	return *rate
+	if rate == nil {
+		return pages.Locale(c).Text("library.rate.default", "Rate", shown(h.Library.DefaultRate))
+	}
+	return shown(*rate)
 }
 
 // testCell returns the cell that shows how the last test of a target ended.

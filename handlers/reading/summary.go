@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -234,7 +235,8 @@ func (r Reader) worst(ctx context.Context, matrix [][]measure.ComparedQuestion,
 			if share := shareOf(questions[n], isJudged); share != nil {
 				shares.Add(*share, "")
 			}
-			if questions[n].Novelty != nil {
+			// a single answer says nothing about the next one
+			if questions[n].Novelty != nil && len(questions[n].Letters)-strings.Count(questions[n].Letters, "-") > 1 {
 				novelties.Add(*questions[n].Novelty, "")
 			}
 		}

@@ -52,14 +52,15 @@ type finding struct {
 }
 
 // findings lists where answers contradict the standard answer or, without one, where they differ from the most
-// common answer; answers without findings come last.
+// common answer; answers without findings come last, among them those that have nothing in common with the standard answer.
 func findings(c results.Card, likeness report.Likeness, locale text.Locale) (all []finding) {
 	conflicts, _ := marks.Split(likeness.Facts)
 	key, hasStandard := "review.finding.most", strings.TrimSpace(c.Item.StandardAnswer) != ""
 	if hasStandard {
 		key = "review.finding.standard"
 	}
-	none := finding{Said: locale.Text(key + ".none")}
+	none, unlike := finding{Said: locale.Text(key + ".none")}, finding{Said: locale.Text("review.finding.standard.unlike")}
+	standard := facts.Read(c.Item.StandardAnswer)
 	for _, one := range c.Distincts() {
 		counts := map[string]int{}
 		if hasStandard {
@@ -71,7 +72,10 @@ func findings(c results.Card, likeness report.Likeness, locale text.Locale) (all
 				count(counts, locale, fact.Kind, hasValue(one, fact.Values[1:]))
 			}
 		}
-		if len(counts) == 0 {
+		if len(counts) == 0 && hasStandard && !sharesFact(one.Text, standard) {
+			unlike.Letters = append(unlike.Letters, one.Letter)
+			continue
+		} else if len(counts) == 0 {
 			none.Letters = append(none.Letters, one.Letter)
 			continue
 		}
@@ -82,10 +86,19 @@ func findings(c results.Card, likeness report.Likeness, locale text.Locale) (all
 			all = append(all, finding{[]string{one.Letter}, said})
 		}
 	}
-	if len(none.Letters) > 0 {
-		all = append(all, none)
+	for _, one := range []finding{none, unlike} {
+		if len(one.Letters) > 0 {
+			all = append(all, one)
+		}
 	}
 	return all
+}
+
+// sharesFact reports whether an answer states a fact of the standard answer: otherwise nothing was compared.
+func sharesFact(answer string, standard []facts.Fact) bool {
+	return slices.ContainsFunc(facts.Read(answer), func(stated facts.Fact) bool {
+		return slices.ContainsFunc(standard, func(one facts.Fact) bool { return one.Kind == stated.Kind && one.Value == stated.Value })
+	})
 }
 
 func count(counts map[string]int, locale text.Locale, kind facts.Kind, isStated bool) {

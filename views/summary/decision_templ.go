@@ -847,7 +847,7 @@ func differingPart(s Summary, c Contradicting, one Differing) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = marks.FactLines(one.Expected, one.Facts, factsNamed).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = marks.FactLines("", one.Expected, one.Facts, factsNamed).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -220,7 +220,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	add("review.reason.", review.Reasons...)
 	add("review.kind.", review.WrongNumber, review.WrongConclusion, review.WrongCitation)
 	add("review.same.without.", "judged", "failed", "against", "files")
-	add("review.finding.", "most.none", "standard.none")
+	add("review.finding.", "most.none", "standard.none", "standard.unlike")
 	for _, level := range measure.Levels {
 		add("level.", string(level))
 	}
