@@ -52,7 +52,8 @@ type finding struct {
 }
 
 // findings lists where answers contradict the standard answer or, without one, where they differ from the most
-// common answer; answers without findings come last, among them those that have nothing in common with the standard answer.
+// common answer. Answers without findings come last, and after them those that have nothing in common with the standard
+// answer.
 func findings(c results.Card, likeness report.Likeness, locale text.Locale) (all []finding) {
 	conflicts, _ := marks.Split(likeness.Facts)
 	key, hasStandard := "review.finding.most", strings.TrimSpace(c.Item.StandardAnswer) != ""
@@ -97,7 +98,9 @@ func findings(c results.Card, likeness report.Likeness, locale text.Locale) (all
 // sharesFact reports whether an answer states a fact of the standard answer: otherwise nothing was compared.
 func sharesFact(answer string, standard []facts.Fact) bool {
 	return slices.ContainsFunc(facts.Read(answer), func(stated facts.Fact) bool {
-		return slices.ContainsFunc(standard, func(one facts.Fact) bool { return one.Kind == stated.Kind && one.Value == stated.Value })
+		return slices.ContainsFunc(standard, func(one facts.Fact) bool {
+			return one.Kind == stated.Kind && one.Value == stated.Value
+		})
 	})
 }
 
