@@ -84,3 +84,44 @@ func TestIntervalsAreComputedOverClusters(t *testing.T) {
 	require.Contains(t, s.get(t, "/tasks/"+clustered+"/report").page(t).Text(), "置信区间按“document”列的 2 组计算")
 	require.Contains(t, s.get(t, "/tasks/"+clustered+"/settings").page(t).Text(), "document")
 }
+
+// A number or interval that cannot be computed is null with its reason, and pages say the reason.
+func TestUnknownNumbersSayWhy(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+		if call.Question == "q1" {
+			agenttest.Stream(w, call.IdempotencyKey)
+			return
+		}
+		agenttest.Stream(w, "same")
+	})
+	create := func(fields map[string]string) string {
+		fields["file@q.csv"] = "question,standard_answer,document\nq1,a,d\nq2,a,d\n"
+		id := s.create(t, fake.URL, fields)
+		s.awaitDone(t, id)
+		return id
+	}
+	grouped := create(map[string]string{"runs_per_item": "2", "cluster_by": "document",
+		"adaptive": `{"max_runs": 4, "confidence": 0.95}`})
+	once := create(map[string]string{"runs_per_item": "1"})
+	for id, want := range map[string]struct{ reason, text string }{
+		grouped: {"one_cluster", "所有题都在同一组，所以一致率没有置信区间"},
+		once:    {"one_run", "每题只问了一次，所以没有一致率"},
+	} {
+		variants := s.entry(t, "GET", "evaluation-tasks/"+id+"/statistics", nil, 200)["variants"].([]any)
+		require.Equal(t, want.reason, variants[0].(object)["agreement_reason"])
+		require.Contains(t, s.get(t, "/tasks/"+id+"/report").page(t).Text(), want.text)
+	}
+	report := s.get(t, "/tasks/"+grouped+"/report").page(t).Text()
+	require.Contains(t, report, "所有题的“document”列取值相同，只成一组")
+	require.Contains(t, report, "最常见的回答已确定的：问 4 次后 1 题", "by column, too")
+
+	differences := s.entry(t, "GET", "comparison?a="+once+"&b="+grouped, nil, 200)["differences"].(object)
+	require.Equal(t, "no_question", differences["agreement"].(object)["reason"])
+	require.Equal(t, "one_cluster", differences["latency_ms"].(object)["reason"])
+	compared := s.get(t, "/comparison?a="+once+"&b="+grouped).page(t).Text()
+	require.Contains(t, compared, "没有一题两边都有一致率，它需要每题至少问两次")
+	require.Contains(t, compared, "所有题都在同一组，看不出差距是不是偶然")
+	require.Contains(t, compared, "没有置信区间，所以判定不了")
+}

@@ -22,25 +22,26 @@ const (
 	FromVote Source = "vote"
 )
 
-// NoiseReason explains why a part of the noise is unknown.
-type NoiseReason string
+// UnknownReason explains why a number, or its interval, is unknown.
+type UnknownReason string
 
 // The reasons.
 const (
-	NoScores    NoiseReason = "no_scores"
-	OneRun      NoiseReason = "one_run"
-	OneCluster  NoiseReason = "one_cluster"
-	OneVariant  NoiseReason = "one_variant"
-	OneVote     NoiseReason = "one_vote"
-	NoJudge     NoiseReason = "no_judge"
-	NoVariation NoiseReason = "no_variation"
+	NoScores    UnknownReason = "no_scores"
+	OneRun      UnknownReason = "one_run"
+	OneCluster  UnknownReason = "one_cluster"
+	OneVariant  UnknownReason = "one_variant"
+	OneVote     UnknownReason = "one_vote"
+	NoJudge     UnknownReason = "no_judge"
+	NoVariation UnknownReason = "no_variation"
+	NoQuestion  UnknownReason = "no_question"
+	OneQuestion UnknownReason = "one_question"
 )
 
-// Sources, NoiseReasons and Advices list all values of their types.
+// Sources and Advices list all values of their types, or all that occur.
 var (
-	Sources      = []Source{FromQuestion, FromVariant, FromMix, FromRun, FromVote}
-	NoiseReasons = []NoiseReason{NoScores, OneRun, OneCluster, OneVariant, OneVote, NoJudge, NoVariation}
-	Advices      = []Source{FromQuestion, FromRun, FromVote}
+	Sources = []Source{FromQuestion, FromVariant, FromMix, FromRun, FromVote}
+	Advices = []Source{FromQuestion, FromRun, FromVote}
 )
 
 // Scored is the score of one run: a judge's votes, or a rule's score as the only vote.
@@ -54,11 +55,11 @@ type Scored struct {
 
 // Part is one source's part of the noise. Its numbers are nil if they are unknown; Reason explains why.
 type Part struct {
-	Source     Source       `json:"source" enum:"question,variant,variant_by_question,run,vote" doc:"question: questions differ; variant: variants differ; variant_by_question: variants rank differently on different questions; run: repeats of a question differ (with one vote, including the judge's own noise); vote: a judge's votes on one answer differ" example:"vote"`
-	Variance   *float64     `json:"variance" doc:"Estimated variance of a single score from this source (method of moments); estimates below 0 are 0" example:"0.012"`
-	Share      *float64     `json:"share" doc:"Share of the variance of a single score" example:"0.3"`
-	ErrorShare *float64     `json:"error_share" doc:"Share of the squared error of a variant's mean score, with the runs and votes there are; differences between variants are not an error" example:"0.67"`
-	Reason     *NoiseReason `json:"reason" enum:"no_scores,one_run,one_cluster,one_variant,one_vote,no_judge,no_variation" doc:"Why a number is null" example:"one_vote"`
+	Source     Source         `json:"source" enum:"question,variant,variant_by_question,run,vote" doc:"question: questions differ; variant: variants differ; variant_by_question: variants rank differently on different questions; run: repeats of a question differ (with one vote, including the judge's own noise); vote: a judge's votes on one answer differ" example:"vote"`
+	Variance   *float64       `json:"variance" doc:"Estimated variance of a single score from this source (method of moments); estimates below 0 are 0" example:"0.012"`
+	Share      *float64       `json:"share" doc:"Share of the variance of a single score" example:"0.3"`
+	ErrorShare *float64       `json:"error_share" doc:"Share of the squared error of a variant's mean score, with the runs and votes there are; differences between variants are not an error" example:"0.67"`
+	Reason     *UnknownReason `json:"reason" enum:"no_scores,one_run,one_cluster,one_variant,one_vote,no_judge,no_variation" doc:"Why a number is null" example:"one_vote"`
 }
 
 // Noise attributes the differences between scores to their sources, by the method of moments for nested samples:
@@ -154,7 +155,7 @@ func (s scores) share(noise *Noise) {
 // estimated is the estimated variance from a source, or the reason why there is none.
 type estimated struct {
 	variance float64
-	reason   NoiseReason
+	reason   UnknownReason
 }
 
 // cell holds the scores of one question and variant.
@@ -233,7 +234,7 @@ func (s scores) perMean() (runs, votes float64) {
 // for the variances. A variance may be below 0.
 func (s scores) estimate(hasVotes bool) map[Source]estimated {
 	found := map[Source]estimated{}
-	unknown := func(reason NoiseReason, sources ...Source) map[Source]estimated {
+	unknown := func(reason UnknownReason, sources ...Source) map[Source]estimated {
 		for _, source := range sources {
 			found[source] = estimated{reason: reason}
 		}

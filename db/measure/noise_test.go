@@ -99,7 +99,7 @@ func TestNoiseThatIsUnknownHasItsReason(t *testing.T) {
 	for name, test := range map[string]struct {
 		scored              []measure.Scored
 		isJudge             bool
-		question, run, vote measure.NoiseReason
+		question, run, vote measure.UnknownReason
 	}{
 		"all failed": {nil, true, measure.NoScores, measure.NoScores, measure.NoScores},
 		"without votes": {[]measure.Scored{{Item: 1, Variant: 1}}, true, measure.NoScores, measure.NoScores,
@@ -116,7 +116,7 @@ func TestNoiseThatIsUnknownHasItsReason(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			noise := measure.NoiseOf(test.scored, test.isJudge)
-			for source, reason := range map[measure.Source]measure.NoiseReason{
+			for source, reason := range map[measure.Source]measure.UnknownReason{
 				measure.FromQuestion: test.question, measure.FromRun: test.run, measure.FromVote: test.vote,
 			} {
 				part := noise.Part(source)

@@ -45,6 +45,22 @@ func (c Change) Detectable() *float64 {
 // no interval.
 func (c Change) IsConstant() bool { return c.SE != nil && c.Low == nil }
 
+// Unknown returns why Mean, or its interval, is unknown; nil if both are known or the difference is constant.
+func (c Change) Unknown() *UnknownReason {
+	var reason UnknownReason
+	switch {
+	case c.N == 0:
+		reason = NoQuestion
+	case c.Low != nil || c.IsConstant():
+		return nil
+	case c.N == 1:
+		reason = OneQuestion
+	default:
+		reason = OneCluster
+	}
+	return &reason
+}
+
 // noDeviation is the standard deviation below which numbers count as equal.
 const noDeviation = 1e-12
 

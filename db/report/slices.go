@@ -361,6 +361,9 @@ func (r Report) NumbersBy(ctx context.Context, task db.Task, place int,
 	if len(task.Evaluators) == 0 {
 		numbers.Passes = nil
 	}
+	if err := r.countSettled(ctx, task.ID, numbers.Variants); err != nil {
+		return numbers, err
+	}
 	return numbers, r.addLevels(ctx, values, &numbers)
 }
 

@@ -2,6 +2,8 @@ package report
 
 import (
 	"context"
+	"slices"
+	"strconv"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
@@ -34,10 +36,12 @@ type VariantStatistics struct {
 	SuccessRate   *float64 `db:"success_rate" json:"success_rate" doc:"succeeded / runs_expected" example:"0.986"`
 	IdenticalRate *float64 `db:"identical_rate" json:"identical_rate" doc:"Share of questions with every run answered and all answers equal" example:"0.42"`
 	Agreement     *float64 `db:"agreement" json:"agreement" doc:"Mean over questions of the share of pairs of runs with equal answers" example:"0.71"`
-	AgreementSE   *float64 `db:"agreement_se" json:"agreement_se" doc:"Standard error of agreement; null with fewer than two questions" example:"0.03"`
-	Consensus     *float64 `db:"consensus" json:"consensus" doc:"Mean over questions of the share of runs that gave the most common answer" example:"0.83"`
-	DistinctMean  *float64 `db:"distinct_mean" json:"distinct_mean" doc:"Mean number of distinct answers per question" example:"1.9"`
-	Similarity    *float64 `db:"similarity" json:"similarity" doc:"Mean similarity of pairs of answers to a question, 0–1" example:"0.94"`
+	AgreementSE   *float64 `db:"agreement_se" json:"agreement_se" doc:"Standard error of agreement; null with fewer than two clusters" example:"0.03"`
+	// AgreementReason explains why Agreement or AgreementSE is unknown.
+	AgreementReason *measure.UnknownReason `db:"agreement_reason" json:"agreement_reason,omitempty" enum:"one_run,no_question,one_question,one_cluster" doc:"Why agreement or agreement_se is null: each question is asked once, no question has all its runs, only one has, or all questions belong to one cluster; absent otherwise" example:"one_cluster"`
+	Consensus       *float64               `db:"consensus" json:"consensus" doc:"Mean over questions of the share of runs that gave the most common answer" example:"0.83"`
+	DistinctMean    *float64               `db:"distinct_mean" json:"distinct_mean" doc:"Mean number of distinct answers per question" example:"1.9"`
+	Similarity      *float64               `db:"similarity" json:"similarity" doc:"Mean similarity of pairs of answers to a question, 0–1" example:"0.94"`
 
 	db.MeaningNumbers
 
@@ -77,6 +81,9 @@ const (
 		n.items * t.runs_per_item + n.extra - coalesce(r.runs, 0) AS missing, coalesce(r.attempts, 0) AS attempts,
 		coalesce(r.counted, 0) / nullif(n.items * t.runs_per_item + least(n.extra, 0), 0)::float8 AS success_rate,
 		q.identical_rate, q.agreement, c.agreement_se, q.consensus, q.distinct_mean, q.similarity,
+		CASE WHEN t.runs_per_item = 1 THEN 'one_run' WHEN q.agreement IS NULL THEN 'no_question'
+			WHEN c.agreement_se IS NOT NULL THEN NULL WHEN n.clusters = 1 AND n.items > 1 THEN 'one_cluster'
+			ELSE 'one_question' END AS agreement_reason,
 		coalesce(q.meaning_items, 0) AS meaning_items, q.meaning_agreement, q.meaning_identical_rate, q.meaning_distinct_mean,
 		q.meaning_entropy,
 		coalesce(q.meaning_unsure, 0) AS meaning_unsure, coalesce(q.meaning_people, 0) AS meaning_people,
@@ -199,6 +206,33 @@ func (r Report) countSettled(ctx context.Context, taskID uuid.UUID, variants []V
 		}
 		return nil
 	})
+}
+
+// UnknownReasons returns why variants have no agreement, or no interval of it.
+func UnknownReasons(variants []VariantStatistics,
+	interval func(variant int) measure.Interval) (reasons []measure.UnknownReason) {
+	for _, of := range variants {
+		reason := measure.NoVariation
+		if of.AgreementReason != nil {
+			reason = *of.AgreementReason
+		}
+		if interval(of.Number) == nil && !slices.Contains(reasons, reason) {
+			reasons = append(reasons, reason)
+		}
+	}
+	return reasons
+}
+
+// CostOfRun returns the average cost of the runs whose cost is known; 0 if there are none.
+func (v VariantStatistics) CostOfRun() float64 {
+	if v.Cost == nil || v.RunsWithCost == 0 {
+		return 0
+	}
+	cost, err := strconv.ParseFloat(*v.Cost, 64)
+	if err != nil {
+		return 0
+	}
+	return cost / float64(v.RunsWithCost)
 }
 
 // ErrorCount is how often runs of each variant ended with an error, by variant number.

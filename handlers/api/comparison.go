@@ -150,7 +150,9 @@ type Change struct {
 	Interval   *[]float64 `json:"interval" minItems:"2" maxItems:"2" doc:"95 % interval of the difference (Student's t): [low, high]; if it contains 0, no difference is demonstrated"`
 	P          *float64   `json:"p" doc:"Two-sided p-value" example:"0.003"`
 	PAdjusted  *float64   `json:"p_adjusted" doc:"p adjusted for all measures of the comparison (Benjamini–Hochberg); a difference is reported if it is at most 0.05" example:"0.012"`
-	Detectable *float64   `json:"detectable" doc:"The smallest difference that a comparison of this size detects with 80 % power: 2.802 · se" example:"0.11"`
+	// Reason explains why Difference or Interval is unknown.
+	Reason     *measure.UnknownReason `json:"reason,omitempty" enum:"no_question,one_question,one_cluster" doc:"Why difference or interval is null: no question has the measure on both sides, only one has, or all belong to one cluster; absent otherwise" example:"one_cluster"`
+	Detectable *float64               `json:"detectable" doc:"The smallest difference that a comparison of this size detects with 80 % power: 2.802 · se" example:"0.11"`
 	// Verdict is a gate's verdict on this comparison.
 	Verdict measure.Verdict `json:"verdict" enum:"not_worse,worse,undecided" doc:"Verdict on the second task for a gate with this margin: not_worse: it is not worse by the margin or more; worse: it is worse by more than the margin; undecided: a comparison of this size shows neither" example:"not_worse"`
 	Margin  float64         `json:"margin" doc:"How much worse the second task may be, in the unit of the measure" example:"0.05"`
@@ -236,7 +238,7 @@ func groupCounts(c measure.Comparison) map[measure.ChangeGroup]int {
 func newChange(c measure.Change, adjusted *float64) Change {
 	described := Change{
 		N: c.N, LeftOut: c.LeftOut, Clusters: c.Clusters, Difference: c.Mean, SE: c.SE, P: c.P, PAdjusted: adjusted,
-		Detectable: c.Detectable(),
+		Reason: c.Unknown(), Detectable: c.Detectable(),
 	}
 	if c.Low != nil {
 		described.Interval = &[]float64{*c.Low, *c.High}

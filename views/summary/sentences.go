@@ -84,7 +84,9 @@ func (s Summary) clustered(locale text.Locale) string {
 	if len(s.Numbers) == 0 || s.Numbers[0].Clusters == s.Numbers[0].Items {
 		return ""
 	}
-	if column := s.Task.ClusterBy; column != nil {
+	if column := s.Task.ClusterBy; column != nil && s.Numbers[0].Clusters == 1 {
+		return locale.Text("summary.clusters.one", "Column", *column)
+	} else if column != nil {
 		return locale.Text("summary.clusters.column", "Column", *column, "Clusters", s.Numbers[0].Clusters)
 	}
 	return locale.Text("summary.clusters.conversations", "Clusters", s.Numbers[0].Clusters, "Turns", s.Numbers[0].Items)
@@ -256,7 +258,7 @@ func (s Summary) price(locale text.Locale) []string {
 		}
 	}
 	if leader.Currency != nil && next.Currency != nil && *leader.Currency == *next.Currency {
-		add("summary.price.cost", costOfRun(leader), costOfRun(next), func(amount float64) string {
+		add("summary.price.cost", leader.CostOfRun(), next.CostOfRun(), func(amount float64) string {
 			digits := text.Significant(amount, 3)
 			return text.Cost(&digits, leader.Currency)
 		})
@@ -271,18 +273,6 @@ func (s Summary) price(locale text.Locale) []string {
 	}
 	return []string{locale.Text("summary.price", "Variant", leader.Number, "Next", next.Number,
 		"Parts", strings.Join(parts, locale.Text("summary.price.and")))}
-}
-
-// costOfRun returns the average cost of the runs whose cost is known; 0 if there are none.
-func costOfRun(row report.VariantStatistics) float64 {
-	if row.Cost == nil || row.RunsWithCost == 0 {
-		return 0
-	}
-	cost, err := strconv.ParseFloat(*row.Cost, 64)
-	if err != nil {
-		return 0
-	}
-	return cost / float64(row.RunsWithCost)
 }
 
 // listed returns the numbers of variants as text; places are their positions in Numbers.

@@ -275,6 +275,8 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		add("compare.confirm.hint.", string(sides))
 	}
 	add("compare.changed.of.", "verdicts", "answers")
+	add("compare.says.", "no_question", "one_question", "one_cluster")
+	add("summary.unknown.", "one_run", "no_question", "one_question", "one_cluster", "no_variation")
 	add("export.compare.changed.", "yes", "no")
 	add("compare.carry.without.", "judged", "changed", "failed", "standard", "files", "replaced")
 	add("export.compare.", reading.ComparedTexts()...)
