@@ -125,3 +125,16 @@ func TestUnknownNumbersSayWhy(t *testing.T) {
 	require.Contains(t, compared, "所有题都在同一组，看不出差距是不是偶然")
 	require.Contains(t, compared, "没有置信区间，所以判定不了")
 }
+
+// A margin that is out of range is refused in words; the comparison is shown without it.
+func TestAWrongMarginIsExplained(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "same") })
+	id := s.create(t, fake.URL, nil)
+	s.awaitDone(t, id)
+	led := s.get(t, "/comparison?a="+id+"&b="+id+"&margin.agreement=-5%25&margin.latency_ms=")
+	require.Equal(t, http.StatusSeeOther, led.StatusCode)
+	page := s.get(t, led.Header.Get("Location")).page(t)
+	require.Contains(t, page.Text(), "容许变差“-5%”无效，已忽略：比率须在 0 与 1 之间")
+}
