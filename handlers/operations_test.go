@@ -217,6 +217,7 @@ func (w *walk) tasks() {
 	w.do("GET", "comparison?a="+draft+":1&b="+draft+":2", nil, 200)
 	w.do("POST", "facts", object{"answers": []string{"30 日内答复。", "35 日内答复。"}}, 200)
 	w.do("GET", "comparison?a="+draft+"&b="+plain, nil, 200)
+	w.pairs("evaluation-tasks/" + draft)
 	w.do("POST", "evaluation-tasks/"+draft+"/confirm",
 		object{"against": draft + ":1", "variant": 2, "runs": 1, "question_ids": []string{"new"}}, 202)
 	w.awaitDone(t, draft)
@@ -347,6 +348,21 @@ func (w *walk) carry() {
 	w.do("DELETE", later+"/carried-reviews/"+batch+"?reviewer=x", nil, 204)
 }
 
+// pairs compares two variants' answers.
+func (w *walk) pairs(path string) {
+	drawn := w.do("POST", path+"/pairs", object{"a": 1, "b": 2}, 200)["items"].([]any)
+	require.NotEmpty(w.t, drawn)
+	w.do("GET", path+"/pairs", nil, 200)
+	pair := path + "/items/" + drawn[0].(object)["question_id"].(string) + "/pair"
+	verdict := object{"reviewer": "x", "verdict": "A"}
+	w.do("PUT", pair, verdict, 200)
+	w.do("PUT", pair, verdict, 409)
+	w.do("GET", path+"/pairs", nil, 200)
+	w.do("GET", path+"/statistics", nil, 200)
+	w.do("DELETE", pair+"?reviewer=x&version=7", nil, 409)
+	w.do("DELETE", pair+"?reviewer=x&version=1", nil, 204)
+}
+
 func (w *walk) review(path string) {
 	verdict := object{"reviewer": "李雷", "verdict": "FAIL", "version": 0}
 	w.do("PUT", path+"/items/good/review", verdict, 200)
@@ -423,6 +439,8 @@ var bodies = map[string]any{
 	"draw-sample":             object{"size": 1},
 	"correct-standard-answer": object{"standard_answer": "x"},
 	"put-review-settings":     object{"is_blind_review": false},
+	"draw-pairs":              object{"a": 1, "b": 2},
+	"put-pair-verdict":        object{"reviewer": "x", "verdict": "A"},
 	"put-meaning":             object{"groups": [][]int{{1}}, "reviewer": "x"},
 	"put-project-settings":    object{"review_reasons": []string{}},
 }
@@ -437,6 +455,7 @@ func filled(one *operation) string {
 	}), libraryAPI)
 	return path + map[string]string{
 		"withdraw-review": "?reviewer=x&version=1", "withdraw-meaning": "?reviewer=x&version=1",
+		"withdraw-pair-verdict":  "?reviewer=x&version=1",
 		"compare-tasks":          "?a=" + uuid.NewString() + "&b=" + uuid.NewString(),
 		"list-shares":            "?task_id=" + uuid.NewString(),
 		"list-carriable-reviews": "?from=" + uuid.NewString(), "withdraw-carried-reviews": "?reviewer=x",
@@ -488,6 +507,7 @@ func (w *walk) inTheWay() {
 	}
 	w.do("POST", draft+"/sign-off", object{"reviewer": "x"}, 409)
 	w.do("POST", draft+"/samples", object{"size": 1}, 409)
+	w.do("POST", draft+"/pairs", object{"a": 1, "b": 2}, 409)
 	w.do("POST", draft+"/confirm", object{"against": w.ids["evaluation-tasks"]}, 409)
 	w.do("GET", draft+"/carriable-reviews?from="+w.ids["evaluation-tasks"], nil, 409)
 	w.do("POST", draft+"/carried-reviews", object{"from": w.ids["evaluation-tasks"], "reviewer": "x"}, 409)

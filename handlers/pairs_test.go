@@ -11,17 +11,9 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// compareAs gives a verdict on a pair as the named reviewer.
-func (s *site) compareAs(t testing.TB, name, at, verdict, version string) response {
+// pairedTask creates a task with three questions that two variants answer differently, and waits for its end.
+func (s *site) pairedTask(t *testing.T) string {
 	t.Helper()
-	return s.post(t, at, map[string]string{"reviewer": name, "verdict": verdict, "version": version})
-}
-
-// Two variants' answers are shown without names, in a stable order; verdicts lead to the next pair, and the result
-// appears when all pairs are compared.
-func TestPairsAreComparedOnPages(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, true)
 	var agents []string
 	for _, answer := range []string{"应当在 14 日内付款。", "一个月之内付清即可。"} {
 		fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, answer) })
@@ -31,6 +23,21 @@ func TestPairsAreComparedOnPages(t *testing.T) {
 	id := s.create(t, "", map[string]string{"agents": strings.Join(agents, ","), "runs_per_item": "2",
 		"file@q.csv": "question_id,question,standard_answer\nq1,一,a\nq2,二,b\nq3,三,c\n"})
 	s.awaitDone(t, id)
+	return id
+}
+
+// compare gives a verdict on a pair as 李雷.
+func (s *site) compare(t testing.TB, at, verdict, version string) response {
+	t.Helper()
+	return s.post(t, at, map[string]string{"reviewer": "李雷", "verdict": verdict, "version": version})
+}
+
+// Two variants' answers are shown without names, in a stable order; verdicts lead to the next pair, and the result
+// appears when all pairs are compared.
+func TestPairsAreComparedOnPages(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	id := s.pairedTask(t)
 	hub := "/tasks/" + id + "/pairs"
 	require.Equal(t, 1, s.get(t, "/tasks/"+id+"/variants").page(t).Find(`a[href="`+hub+`"]`).Length())
 	require.Equal(t, 1, s.get(t, "/tasks/"+id+"/review").page(t).Find(`a[href="`+hub+`"]`).Length())
@@ -53,13 +60,13 @@ func TestPairsAreComparedOnPages(t *testing.T) {
 		require.Equal(t, page.Find(".blind-sides").Text(), s.as(t, "李雷", at).page(t).Find(".blind-sides").Text())
 		require.NotEmpty(t, page.Find(".blind-text").First().Text())
 		if all == 0 {
-			refused := s.compareAs(t, "李雷", at, "C", "0")
+			refused := s.compare(t, at, "C", "0")
 			require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode)
 			require.NotEmpty(t, refused.page(t).Find(".judging-bar .error").Text())
-			require.Equal(t, http.StatusConflict, s.compareAs(t, "李雷", at, "A", "3").StatusCode)
+			require.Equal(t, http.StatusConflict, s.compare(t, at, "A", "3").StatusCode)
 			require.Zero(t, s.as(t, "李雷", hub).page(t).Find(".pairs-result").Length())
 		}
-		given := s.compareAs(t, "李雷", at, "A", "0")
+		given := s.compare(t, at, "A", "0")
 		require.Equal(t, http.StatusSeeOther, given.StatusCode)
 		next = given.Header.Get("Location")
 		again := s.as(t, "李雷", at).page(t)
@@ -67,6 +74,22 @@ func TestPairsAreComparedOnPages(t *testing.T) {
 		require.Equal(t, "1", again.Find("[name=version]").AttrOr("value", ""))
 	}
 	require.Equal(t, 3, all)
+
+	first := s.as(t, "李雷", hub+"?a=1&b=2").page(t).Find(".pairs-result .links a").First().AttrOr("href", "")
+	require.Equal(t, 1, s.as(t, "李雷", first).page(t).Find("[name=withdraw]").Length())
+	undo := map[string]string{"reviewer": "李雷", "withdraw": "true", "version": "7"}
+	require.Equal(t, http.StatusConflict, s.post(t, first, undo).StatusCode)
+	undo["version"] = "1"
+	undone := s.post(t, first, undo)
+	require.Equal(t, http.StatusSeeOther, undone.StatusCode)
+	require.Equal(t, first, undone.Header.Get("Location"))
+	reopened := s.as(t, "李雷", first).page(t)
+	require.Zero(t, reopened.Find(`[name=withdraw], .verdict-button[aria-pressed="true"], .blind-side .quiet`).Length())
+	require.Zero(t, s.as(t, "李雷", hub).page(t).Find(".pairs-result").Length(), "a pair is open again")
+	version := reopened.Find("[name=version]").AttrOr("value", "")
+	require.Equal(t, "1", version, "the version still counts")
+	require.Equal(t, http.StatusSeeOther, s.compare(t, first, "A", version).StatusCode)
+
 	result := s.as(t, "李雷", hub+"?a=1&b=2").page(t)
 	require.Equal(t, 3, result.Find(".pairs-result tbody tr").Length())
 	require.Contains(t, result.Find(".pairs-result").Parent().Parent().Text(), "偏好")
@@ -76,4 +99,55 @@ func TestPairsAreComparedOnPages(t *testing.T) {
 	parsed, err := url.Parse(at)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusNotFound, s.get(t, parsed.Path+"0?a=1&b=2").StatusCode)
+}
+
+// The API draws pairs, lists them with the verdicts, stores and withdraws verdicts, and sums them up in the statistics.
+func TestPairsAreComparedByTheAPI(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	id := s.pairedTask(t)
+	pairs := "evaluation-tasks/" + id + "/pairs"
+	read := func() (open, done int, items []any) {
+		got := s.entry(t, "GET", pairs+"?a=2&b=1", nil, 200)
+		require.InDelta(t, 1, got["a"], 0, "the lower number comes first")
+		return int(got["open"].(float64)), int(got["done"].(float64)), got["items"].([]any)
+	}
+	_, _, none := read()
+	require.Empty(t, none)
+	require.Empty(t, s.entry(t, "GET", "evaluation-tasks/"+id+"/statistics", nil, 200)["preferences"])
+	s.entry(t, "POST", pairs, object{"a": 1, "b": 1}, 422)
+	s.entry(t, "POST", pairs, object{"a": 1, "b": 3}, 422)
+	require.Len(t, s.entry(t, "POST", pairs, object{"a": 1, "b": 2}, 200)["items"], 3)
+	open, done, drawn := read()
+	require.Equal(t, []int{3, 0}, []int{open, done})
+
+	pair := "evaluation-tasks/" + id + "/items/q1/pair"
+	said := object{"reviewer": "李雷", "verdict": "B", "a": 1, "b": 2}
+	s.entry(t, "PUT", pair, object{"reviewer": "李雷", "verdict": "C"}, 422)
+	s.entry(t, "PUT", pair, object{"reviewer": " ", "verdict": "A"}, 422)
+	s.entry(t, "PUT", "evaluation-tasks/"+id+"/items/q9/pair", said, 404)
+	stored := s.entry(t, "PUT", pair, said, 200)
+	require.Equal(t, "B", stored["verdict"], "of the variants, whatever is shown first: %v", drawn[0])
+	conflict := s.entry(t, "PUT", pair, said, 409)
+	require.Equal(t, "REVIEW_CONFLICT", conflict["code"])
+	require.Equal(t, "B", conflict["current"].(object)["verdict"])
+	said["version"] = 1
+	require.InDelta(t, 2, s.entry(t, "PUT", pair, said, 200)["version"], 0)
+	s.entry(t, "PUT", "evaluation-tasks/"+id+"/items/q2/pair", object{"reviewer": "韩梅", "verdict": "SAME"}, 200)
+	open, done, items := read()
+	require.Equal(t, []int{1, 2}, []int{open, done})
+	require.Equal(t, "李雷", items[0].(object)["verdicts"].([]any)[0].(object)["reviewer"])
+
+	standing := s.entry(t, "GET", "evaluation-tasks/"+id+"/statistics", nil, 200)["preferences"].([]any)[0].(object)
+	preferred := standing["preferred"].(object)
+	require.Equal(t, []any{0.0, 1.0, 1.0, 2.0, 0.0},
+		[]any{preferred["a"], preferred["b"], preferred["ties"], preferred["verdicts"], preferred["share"]})
+
+	s.entry(t, "DELETE", pair+"?reviewer=李雷&version=1", nil, 409)
+	s.entry(t, "DELETE", pair+"?reviewer=李雷&version=2", nil, 204)
+	s.entry(t, "DELETE", pair+"?reviewer=李雷&version=2", nil, 404)
+	open, done, _ = read()
+	require.Equal(t, []int{2, 1}, []int{open, done})
+	said = object{"reviewer": "李雷", "verdict": "A", "version": 2}
+	require.InDelta(t, 3, s.entry(t, "PUT", pair, said, 200)["version"], 0)
 }

@@ -49,16 +49,18 @@ type Pair struct {
 	// Number is the question's number in the order of pages, from 1.
 	Number  int    `db:"number"`
 	Cluster string `db:"cluster"`
-	// RunA and RunB are the ids of the current runs.
-	RunA int64 `db:"run_a"`
-	RunB int64 `db:"run_b"`
+	// RunA and RunB are the ids of the current runs, IndexA and IndexB their numbers among the runs of a variant.
+	RunA   int64 `db:"run_a"`
+	RunB   int64 `db:"run_b"`
+	IndexA int   `db:"index_a"`
+	IndexB int   `db:"index_b"`
 	// IsSwapped reports that the answer of the second variant is shown first.
 	IsSwapped bool `db:"is_swapped"`
 	// IsEqual reports that the answers are equal, so that nobody need compare them.
 	IsEqual bool `db:"is_equal"`
-	// Verdicts are the current verdicts on the present answers, ordered by reviewer, Outdated those on answers that have
-	// since been replaced.
-	Verdicts, Outdated []PairVerdict
+	// Verdicts are the current verdicts on the present answers, ordered by reviewer; Outdated are those on answers that
+	// have since been replaced, and Withdrawn those that were withdrawn.
+	Verdicts, Outdated, Withdrawn []PairVerdict
 }
 
 // PairVerdict is a person's verdict on a pair.
@@ -67,9 +69,10 @@ type PairVerdict struct {
 	Reviewer string     `db:"reviewer"`
 	Verdict  Preference `db:"verdict"`
 	// Version counts the changes, from 1.
-	Version    int       `db:"version"`
-	CreatedAt  time.Time `db:"created_at"`
-	IsOutdated bool      `db:"is_outdated"`
+	Version     int       `db:"version"`
+	CreatedAt   time.Time `db:"created_at"`
+	IsOutdated  bool      `db:"is_outdated"`
+	IsWithdrawn bool      `db:"is_withdrawn"`
 }
 
 // By returns a reviewer's verdict on the present answers; nil if there is none.
@@ -77,9 +80,10 @@ func (p Pair) By(reviewer string) *PairVerdict {
 	return verdictBy(p.Verdicts, reviewer)
 }
 
-// VersionBy returns the version of a reviewer's verdict, even on answers that were replaced; 0 if there is none.
+// VersionBy returns the version of a reviewer's verdict, even if it was withdrawn or its answers were replaced; 0 if
+// there is none.
 func (p Pair) VersionBy(reviewer string) int {
-	if one := verdictBy(slices.Concat(p.Verdicts, p.Outdated), reviewer); one != nil {
+	if one := verdictBy(slices.Concat(p.Verdicts, p.Outdated, p.Withdrawn), reviewer); one != nil {
 		return one.Version
 	}
 	return 0
@@ -244,8 +248,8 @@ func (r Reviews) DrawPairs(ctx context.Context, taskID uuid.UUID, of Matchup) er
 func (r Reviews) Pairs(ctx context.Context, taskID uuid.UUID, of Matchup) (pairs Pairs, err error) {
 	const (
 		list = `
-			SELECT p.item_id, i.question_id, i.number, i.cluster, a.id AS run_a, b.id AS run_b, p.is_swapped,
-				a.answer_key IS NOT DISTINCT FROM b.answer_key AS is_equal
+			SELECT p.item_id, i.question_id, i.number, i.cluster, a.id AS run_a, b.id AS run_b, p.run_a AS index_a,
+				p.run_b AS index_b, p.is_swapped, a.answer_key IS NOT DISTINCT FROM b.answer_key AS is_equal
 			FROM (
 				SELECT i.id, i.question_id, row_number() OVER (ORDER BY i.sort_key) AS number, ` + db.ClusterOf + ` AS cluster
 				FROM evaluation_items i
@@ -255,7 +259,7 @@ func (r Reviews) Pairs(ctx context.Context, taskID uuid.UUID, of Matchup) (pairs
 			JOIN blind_pairs p ON p.item_id = i.id AND p.variant_a = $2 AND p.variant_b = $3` + presentRuns + `
 			ORDER BY i.number`
 		read = `
-			SELECT v.item_id, v.reviewer, v.verdict, v.version, v.created_at,
+			SELECT v.item_id, v.reviewer, v.verdict, v.version, v.created_at, v.is_withdrawn,
 				(v.judged_a, v.judged_b) <> (a.id, b.id) AS is_outdated
 			FROM evaluation_items i
 			JOIN blind_pairs p ON p.item_id = i.id AND p.variant_a = $2 AND p.variant_b = $3` + presentRuns + `
@@ -271,9 +275,14 @@ func (r Reviews) Pairs(ctx context.Context, taskID uuid.UUID, of Matchup) (pairs
 		places[one.ItemID] = n
 	}
 	err = pg.EachRow(ctx, r.db, "read the verdicts on pairs", read, []any{taskID, of.A, of.B}, func(v PairVerdict) error {
-		if place, has := places[v.ItemID]; has && v.IsOutdated {
+		place, has := places[v.ItemID]
+		switch {
+		case !has: // the pair was drawn after the others were listed
+		case v.IsWithdrawn:
+			pairs[place].Withdrawn = append(pairs[place].Withdrawn, v)
+		case v.IsOutdated:
 			pairs[place].Outdated = append(pairs[place].Outdated, v)
-		} else if has {
+		default:
 			pairs[place].Verdicts = append(pairs[place].Verdicts, v)
 		}
 		return nil
@@ -281,14 +290,53 @@ func (r Reviews) Pairs(ctx context.Context, taskID uuid.UUID, of Matchup) (pairs
 	return pairs, err
 }
 
-// Compare stores a person's verdict on a pair of answers to a question. shown is the preference in terms of the order
-// in which the answers are shown; version is the version that the reviewer has seen, 0 if there was none. Compare
-// returns a ConflictError if version is not the latest version, and a NotFoundError if there is no such pair.
-func (r Reviews) Compare(ctx context.Context, taskID uuid.UUID, of Matchup, questionID, reviewer string,
-	shown Preference, version int) error {
+// PairPlace names a reviewer's verdict on a pair of answers.
+type PairPlace struct {
+	Of                   Matchup
+	QuestionID, Reviewer string
+}
+
+// Compare stores a person's verdict on a pair of answers to a question, and returns it as stored. version is the
+// version that the reviewer has seen, 0 if there was none. Compare returns a ConflictError if version is not the latest
+// version, and a NotFoundError if there is no such pair.
+func (r Reviews) Compare(ctx context.Context, taskID uuid.UUID, place PairPlace, said Preference,
+	version int) (stored PairVerdict, err error) {
+	err = r.changePair(ctx, taskID, place, version, func(tx *sqlx.Tx, pair Pair, _ *PairVerdict) error {
+		const insert = `
+			INSERT INTO pair_verdicts (item_id, variant_a, variant_b, reviewer, verdict, version, judged_a, judged_b)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+			RETURNING item_id, reviewer, verdict, version, created_at`
+		err := tx.GetContext(ctx, &stored, insert, pair.ItemID, place.Of.A, place.Of.B, place.Reviewer, said, version+1,
+			pair.RunA, pair.RunB)
+		return pg.Classify("store the verdict on a pair", err)
+	})
+	return stored, err
+}
+
+// WithdrawPair withdraws a person's verdict on a pair. Its version still counts: the next Compare must pass it as the
+// version that the reviewer has seen.
+func (r Reviews) WithdrawPair(ctx context.Context, taskID uuid.UUID, place PairPlace, version int) error {
+	return r.changePair(ctx, taskID, place, version, func(tx *sqlx.Tx, pair Pair, current *PairVerdict) error {
+		const insert = `
+			INSERT INTO pair_verdicts (item_id, variant_a, variant_b, reviewer, verdict, version, judged_a, judged_b,
+				is_withdrawn)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, true)`
+		if current == nil || current.IsWithdrawn {
+			return db.ErrNotFound
+		}
+		_, err := tx.ExecContext(ctx, insert, pair.ItemID, place.Of.A, place.Of.B, place.Reviewer, current.Verdict, version,
+			pair.RunA, pair.RunB)
+		return pg.Classify("withdraw the verdict on a pair", err)
+	})
+}
+
+// changePair stores the next version of a verdict on a pair if the latest one is version. Changes are made one at a
+// time.
+func (r Reviews) changePair(ctx context.Context, taskID uuid.UUID, place PairPlace, version int,
+	store func(tx *sqlx.Tx, pair Pair, current *PairVerdict) error) error {
 	const (
 		lock = `
-			SELECT p.item_id, a.id AS run_a, b.id AS run_b, p.is_swapped
+			SELECT p.item_id, a.id AS run_a, b.id AS run_b
 			FROM evaluation_items i
 			JOIN blind_pairs p ON p.item_id = i.id AND p.variant_a = $3 AND p.variant_b = $4` + presentRuns + `
 			WHERE i.task_id = $1 AND i.question_id = $2
@@ -297,32 +345,78 @@ func (r Reviews) Compare(ctx context.Context, taskID uuid.UUID, of Matchup, ques
 			UPDATE pair_verdicts
 			SET is_current = false
 			WHERE item_id = $1 AND variant_a = $2 AND variant_b = $3 AND reviewer = $4 AND is_current
-			RETURNING version`
-		insert = `
-			INSERT INTO pair_verdicts (item_id, variant_a, variant_b, reviewer, verdict, version, judged_a, judged_b)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`
+			RETURNING verdict, version, is_withdrawn`
 	)
 	return r.db.InTx(ctx, "compare two answers", func(tx *sqlx.Tx) error {
 		var pair Pair
-		err := tx.GetContext(ctx, &pair, lock, taskID, questionID, of.A, of.B)
+		err := tx.GetContext(ctx, &pair, lock, taskID, place.QuestionID, place.Of.A, place.Of.B)
 		if pg.IsNoRows(err) {
 			return &db.NotFoundError{Kind: db.KindQuestion}
 		}
 		if err != nil {
 			return pg.Classify("lock the pair of answers", err)
 		}
-		latest := 0
-		err = tx.GetContext(ctx, &latest, replace, pair.ItemID, of.A, of.B, reviewer)
-		if err != nil && !pg.IsNoRows(err) {
+		var found []PairVerdict
+		err = tx.SelectContext(ctx, &found, replace, pair.ItemID, place.Of.A, place.Of.B, place.Reviewer)
+		if err != nil {
 			return pg.Classify("store the history of verdicts on a pair", err)
+		}
+		var current *PairVerdict
+		latest := 0
+		if len(found) > 0 {
+			current, latest = &found[0], found[0].Version
 		}
 		if version != latest {
 			return &ConflictError{} // which also rolls the update back
 		}
-		_, err = tx.ExecContext(ctx, insert, pair.ItemID, of.A, of.B, reviewer, shown.AsShown(pair.IsSwapped), latest+1,
-			pair.RunA, pair.RunB)
-		return pg.Classify("store the verdict on a pair", err)
+		return store(tx, pair, current)
 	})
+}
+
+// Standing is how far the comparison of two variants has come, and its result.
+type Standing struct {
+	A         int       `json:"a" doc:"Number of the first variant" example:"1"`
+	B         int       `json:"b" doc:"Number of the second variant" example:"2"`
+	Open      int       `json:"open" doc:"Pairs without a verdict" example:"12"`
+	Done      int       `json:"done" doc:"Pairs with a verdict by at least one person" example:"48"`
+	Equal     int       `json:"equal" doc:"Pairs of equal answers, which nobody need compare" example:"5"`
+	Preferred Preferred `json:"preferred" doc:"Which variant people prefer"`
+}
+
+// Standing returns how far the comparison of these two variants has come.
+func (p Pairs) Standing(of Matchup) Standing {
+	all := p.ToJudge()
+	standing := Standing{A: of.A, B: of.B, Equal: len(p) - len(all), Preferred: p.Preferred()}
+	for _, one := range all {
+		if len(one.Verdicts) > 0 {
+			standing.Done++
+		}
+	}
+	standing.Open = len(all) - standing.Done
+	return standing
+}
+
+// Standings returns the standings of all variants of a task of which pairs were drawn.
+func (r Reviews) Standings(ctx context.Context, taskID uuid.UUID) ([]Standing, error) {
+	const list = `
+		SELECT DISTINCT p.variant_a AS a, p.variant_b AS b
+		FROM evaluation_items i
+		JOIN blind_pairs p ON p.item_id = i.id
+		WHERE i.task_id = $1
+		ORDER BY a, b`
+	var drawn []Matchup
+	if err := r.db.SelectContext(ctx, &drawn, list, taskID); err != nil {
+		return nil, pg.Classify("list the variants whose answers are compared", err)
+	}
+	standings := make([]Standing, len(drawn))
+	for n, of := range drawn {
+		pairs, err := r.Pairs(ctx, taskID, of)
+		if err != nil {
+			return nil, err
+		}
+		standings[n] = pairs.Standing(of)
+	}
+	return standings, nil
 }
 
 // PairTexts are the answers of a pair in the order in which they are shown, and their lengths in characters.

@@ -43,7 +43,12 @@ func TestPairsAreComparedBlind(t *testing.T) {
 	require.Len(t, all, len(drawn)-1)
 
 	compare := func(pair review.Pair, reviewer string, shown review.Preference, version int) error {
-		return reviews.Compare(ctx, id, of, pair.QuestionID, reviewer, shown, version)
+		place := review.PairPlace{Of: of, QuestionID: pair.QuestionID, Reviewer: reviewer}
+		stored, err := reviews.Compare(ctx, id, place, shown.AsShown(pair.IsSwapped), version)
+		if err == nil {
+			require.Equal(t, version+1, stored.Version)
+		}
+		return err
 	}
 	for n, pair := range all {
 		require.False(t, read().IsRevealedTo("李雷"), "%d verdicts", n)
@@ -75,15 +80,33 @@ func TestPairsAreComparedBlind(t *testing.T) {
 	require.Equal(t, 2, read().ToJudge()[0].By("韩梅").Version)
 	require.Equal(t, []string{"李雷", "韩梅"}, read().Reviewers())
 
+	// A withdrawn verdict does not count, but its version does.
+	other := review.PairPlace{Of: of, QuestionID: all[0].QuestionID, Reviewer: "韩梅"}
+	require.ErrorAs(t, reviews.WithdrawPair(ctx, id, other, 1), &conflict)
+	require.NotNil(t, read().ToJudge()[0].By("韩梅"), "a refused withdrawal changes nothing")
+	require.NoError(t, reviews.WithdrawPair(ctx, id, other, 2))
+	withdrawn := read().ToJudge()[0]
+	require.Nil(t, withdrawn.By("韩梅"))
+	require.Equal(t, 2, withdrawn.VersionBy("韩梅"))
+	require.Equal(t, len(all), read().Preferred().Verdicts)
+	require.ErrorIs(t, reviews.WithdrawPair(ctx, id, other, 2), db.ErrNotFound, "it was withdrawn already")
+	other.Reviewer = "王芳"
+	require.ErrorIs(t, reviews.WithdrawPair(ctx, id, other, 0), db.ErrNotFound)
+	require.NoError(t, compare(all[0], "韩梅", review.PrefersB, 2))
+	standings, err := reviews.Standings(ctx, id)
+	require.NoError(t, err)
+	require.Equal(t, []review.Standing{
+		{A: 1, B: 3, Done: len(all), Equal: len(drawn) - len(all), Preferred: read().Preferred()}}, standings)
+
 	// A replaced answer is compared again.
 	tables.MustExec(`UPDATE evaluation_runs SET is_current = false WHERE id = $1`, all[0].RunA)
 	require.Len(t, read(), len(drawn)-1)
-	require.ErrorIs(t, compare(all[0], "韩梅", review.Same, 2), db.ErrNotFound)
+	require.ErrorIs(t, compare(all[0], "韩梅", review.Same, 3), db.ErrNotFound)
 	require.NoError(t, reviews.DrawPairs(ctx, id, of))
 	redrawn := read().ToJudge()[0]
 	require.Equal(t, all[0].QuestionID, redrawn.QuestionID)
 	require.Nil(t, redrawn.By("韩梅"))
-	require.Equal(t, 2, redrawn.VersionBy("韩梅"))
-	require.NoError(t, compare(redrawn, "韩梅", review.Same, 2))
-	require.Equal(t, 3, read().ToJudge()[0].By("韩梅").Version)
+	require.Equal(t, 3, redrawn.VersionBy("韩梅"))
+	require.NoError(t, compare(redrawn, "韩梅", review.Same, 3))
+	require.Equal(t, 4, read().ToJudge()[0].By("韩梅").Version)
 }

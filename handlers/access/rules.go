@@ -244,11 +244,15 @@ GET    /api/v1/evaluation-tasks/:task_id/tools           viewer        task
 POST   /api/v1/evaluation-tasks/:task_id/items           editor        task            task.append
 PUT    /api/v1/evaluation-tasks/:task_id/items/:question_id/meaning  reviewer  task  review.group
 DELETE /api/v1/evaluation-tasks/:task_id/items/:question_id/meaning  reviewer  task  review.withdraw
+PUT    /api/v1/evaluation-tasks/:task_id/items/:question_id/pair     reviewer  task  review.compare
+DELETE /api/v1/evaluation-tasks/:task_id/items/:question_id/pair     reviewer  task  review.withdraw
 PUT    /api/v1/evaluation-tasks/:task_id/items/:question_id/review   reviewer  task  review.put
 DELETE /api/v1/evaluation-tasks/:task_id/items/:question_id/review   reviewer  task  review.withdraw
 GET    /api/v1/evaluation-tasks/:task_id/launches        viewer        task
 GET    /api/v1/evaluation-tasks/:task_id/launches/:launch_id         viewer  task
 GET    /api/v1/evaluation-tasks/:task_id/launches/:launch_id/runs    viewer  task
+GET    /api/v1/evaluation-tasks/:task_id/pairs           viewer        task
+POST   /api/v1/evaluation-tasks/:task_id/pairs           reviewer      task            review.sample
 GET    /api/v1/evaluation-tasks/:task_id/progress        viewer        task
 GET    /api/v1/evaluation-tasks/:task_id/results         viewer        task
 POST   /api/v1/evaluation-tasks/:task_id/resume          editor        task            task.resume

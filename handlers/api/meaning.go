@@ -43,7 +43,7 @@ func (h *handler) registerMeaning(api huma.API) {
 }
 
 type putMeaningInput struct {
-	ReviewPath
+	rest.QuestionPath
 	Body struct {
 		Groups   [][]int `json:"groups" minItems:"1" maxItems:"20" doc:"The run_index values in each group of answers that say the same thing" example:"[[1, 3], [2]]"`
 		Reviewer string  `json:"reviewer,omitempty" doc:"Name of the reviewer, 1–64 characters; with accounts, it is always your own" example:"李雷"`
@@ -78,7 +78,7 @@ func (h *handler) putMeaning(ctx context.Context, input *putMeaningInput) (*mean
 }
 
 type withdrawMeaningInput struct {
-	ReviewPath
+	rest.QuestionPath
 	Reviewer string `query:"reviewer" doc:"Name of the person who withdraws it; with accounts, it is always your own" example:"李雷"`
 	Variant  int    `query:"variant" minimum:"1" maximum:"20" default:"1" doc:"Number of the variant; 1 for a task with one variant" example:"1"`
 	Version  int    `query:"version" minimum:"1" required:"true" doc:"The version to withdraw" example:"1"`

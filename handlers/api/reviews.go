@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
 	"github.com/google/uuid"
 
 	"wending/db"
@@ -95,26 +93,8 @@ func newReview(r review.Review) Review {
 	}
 }
 
-// ReviewPath is the path of a question of a task.
-type ReviewPath struct {
-	TaskPath
-	QuestionID string `path:"question_id" doc:"Id of the question, percent-encoded as one segment" example:"q1"`
-}
-
-// Resolve implements huma.Resolver: an id may contain any character, including slashes and percent signs, and is
-// decoded exactly once.
-func (p *ReviewPath) Resolve(ctx huma.Context) []error {
-	_, tail, _ := strings.Cut(humaecho.Unwrap(ctx).Request().URL.EscapedPath(), "/items/")
-	id, err := url.PathUnescape(tail[:max(0, strings.LastIndex(tail, "/"))])
-	if err != nil {
-		return []error{rest.NewFailure(ctx.Context(), request.NewFault(request.CodeRequestInvalid).WithCause(err))}
-	}
-	p.QuestionID = id
-	return nil
-}
-
 type putReviewInput struct {
-	ReviewPath
+	rest.QuestionPath
 	Body struct {
 		Reviewer string         `json:"reviewer,omitempty" doc:"Name of the reviewer, 1–64 characters; with accounts, it is always your own" example:"李雷"`
 		Verdict  review.Verdict `json:"verdict" example:"PASS"`
@@ -170,7 +150,7 @@ func conflicting(err error) error {
 }
 
 type withdrawReviewInput struct {
-	ReviewPath
+	rest.QuestionPath
 	Reviewer string `query:"reviewer" required:"true" doc:"Name of the reviewer" example:"李雷"`
 	Variant  int    `query:"variant" minimum:"1" maximum:"20" default:"1" doc:"Number of the variant; 1 for a task with one variant" example:"1"`
 	RunIndex int    `query:"run_index" minimum:"0" maximum:"20" doc:"run_index of the answer; absent means the question as a whole"`

@@ -94,6 +94,8 @@ type statisticsOutput struct {
 		// Reliability is nil if the task has no model that groups answers, or if nobody has grouped answers that the model
 		// grouped.
 		Reliability *meaning.Reliability `json:"meaning_reliability" doc:"Agreement between the groupings of the task's meaning_model and people's groupings; null if people have not grouped any answers that the model grouped"`
+		// Preferences are the standings of all pairs of variants whose answers people compare.
+		Preferences []review.Standing    `json:"preferences" nullable:"false" doc:"Which of two variants people prefer without knowing whose answer is whose, for each two variants of which pairs were drawn"`
 		Reasons     []review.ReasonCount `json:"reasons" nullable:"false" doc:"Reasons of people's verdicts on questions, most frequent first"`
 		ItemsShared int                  `json:"items_shared" doc:"Number of questions that all variants have" example:"100"`
 		Slices      []slice              `json:"slices,omitempty" doc:"With by: statistics for each value of the column, most frequent values first"`
@@ -130,6 +132,9 @@ func (h *handler) getStatistics(ctx context.Context, input *statisticsInput) (*s
 	output := &statisticsOutput{}
 	body := &output.Body
 	if body.Reasons, err = review.New(h.Store).ReasonCounts(ctx, task.ID); err != nil {
+		return nil, err
+	}
+	if body.Preferences, err = review.New(h.Store).Standings(ctx, task.ID); err != nil {
 		return nil, err
 	}
 	body.IsFinal, body.ItemsShared, body.Slices = !task.Status.IsActive(), task.TotalItems, newSlices(numbers.Slices)

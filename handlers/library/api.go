@@ -14,10 +14,12 @@ import (
 
 	"wending/db"
 	"wending/db/entries"
+	"wending/db/outbox"
 	"wending/handlers/form"
 	"wending/handlers/request"
 	"wending/handlers/rest"
 	"wending/jobs/agent/protocol"
+	"wending/jobs/courier/notify"
 	"wending/jobs/dataset"
 	"wending/jobs/evaluate"
 	"wending/views/paths"
@@ -445,6 +447,15 @@ type datasetVersionFields struct {
 type endpoints struct {
 	Config
 	saver form.Saver
+}
+
+// Enums lists the types in these endpoints whose values come from a fixed list.
+func Enums() []rest.Enum {
+	return []rest.Enum{
+		rest.EnumOf(entries.FiringOutcomes), rest.EnumOf(entries.Follows), rest.EnumOf(notify.Kinds),
+		rest.EnumOf(outbox.States), rest.EnumOf(slices.Concat(outbox.Events, []outbox.Event{outbox.Test})),
+		rest.EnumNamed("firing reasons", entries.FiringReasons), rest.EnumNamed("subscriptions", outbox.Events),
+	}
 }
 
 // RegisterAPI adds the endpoints: to the API stream those that send a file, to the API whole all others.

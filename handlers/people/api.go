@@ -75,6 +75,7 @@ func RegisterAPI(api huma.API, config Config) {
 	h.registerTokens(api)
 	h.registerShares(api)
 	h.registerViews(api)
+	h.registerPairs(api)
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.API + "/audit", ID: "list-audit", Tag: tag,
 		Summary: "List the audit log, newest first",

@@ -1,5 +1,5 @@
 // Package people implements the pages and endpoints of accounts, projects, tokens, links to reports, and the
-// audit.
+// audit, and the endpoints for people's verdicts on two variants' answers.
 package people
 
 import (

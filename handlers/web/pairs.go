@@ -116,10 +116,9 @@ func (p *Pages) renderBlindPair(c echo.Context, shown judging.BlindPair, status 
 	return pages.Render(c, status, judging.BlindPairPage(frame, shown))
 }
 
-// judgePair stores the reader's verdict on a pair, and redirects to the next pair. If the verdict is refused, the page
-// shows the reason next to the current one.
+// judgePair stores or withdraws the reader's verdict on a pair, and redirects to the next pair or, after a withdrawal,
+// to this one. If that is refused, the page shows the reason next to the current verdict.
 func (p *Pages) judgePair(c echo.Context) error {
-	ctx := c.Request().Context()
 	submitted, err := form.ReadText(c.Response(), c.Request())
 	if err != nil {
 		return err
@@ -128,21 +127,9 @@ func (p *Pages) judgePair(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	version, err := strconv.Atoi(submitted.Values["version"])
-	if err != nil {
-		version = -1 // a version that was never shown, so this is a conflict
-	}
-	name, err := form.ReviewerName(ctx, submitted.Values["reviewer"])
-	preference := review.Preference(submitted.Value("verdict"))
+	next, err := p.storePair(c, shown, submitted)
 	if err == nil {
-		preference, err = form.Preference(preference)
-	}
-	if err == nil {
-		err = p.reviews.Compare(ctx, shown.Task.ID, shown.Of, shown.Pair.QuestionID, name, preference, version)
-	}
-	if err == nil {
-		return c.Redirect(http.StatusSeeOther,
-			paths.NextPair(shown.Task.ID, shown.Of.A, shown.Of.B, shown.Pair.Number))
+		return c.Redirect(http.StatusSeeOther, next)
 	}
 	fault := request.FaultOf(err)
 	if status := fault.Status(); status != http.StatusUnprocessableEntity && status != http.StatusConflict {
@@ -150,4 +137,27 @@ func (p *Pages) judgePair(c echo.Context) error {
 	}
 	shown.Problem = fault.Message(pages.Locale(c))
 	return p.renderBlindPair(c, shown, fault.Status())
+}
+
+// storePair stores or withdraws the submitted verdict, and returns the address of the next page.
+func (p *Pages) storePair(c echo.Context, shown judging.BlindPair, submitted *form.Upload) (next string, err error) {
+	ctx, of := c.Request().Context(), shown.Of
+	version, err := strconv.Atoi(submitted.Values["version"])
+	if err != nil {
+		version = -1 // a version that was never shown, so this is a conflict
+	}
+	place := review.PairPlace{Of: of, QuestionID: shown.Pair.QuestionID}
+	if place.Reviewer, err = form.ReviewerName(ctx, submitted.Values["reviewer"]); err != nil {
+		return "", err
+	}
+	if submitted.Value("withdraw") == "true" {
+		return paths.PairOf(shown.Task.ID, shown.Pair.Number, of.A, of.B),
+			p.reviews.WithdrawPair(ctx, shown.Task.ID, place, version)
+	}
+	preference, err := form.Preference(review.Preference(submitted.Value("verdict")))
+	if err != nil {
+		return "", err
+	}
+	_, err = p.reviews.Compare(ctx, shown.Task.ID, place, preference.AsShown(shown.IsSwapped), version)
+	return paths.NextPair(shown.Task.ID, of.A, of.B, shown.Pair.Number), err
 }
