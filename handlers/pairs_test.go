@@ -1,12 +1,14 @@
 package handlers_test
 
 import (
+	"bytes"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/xuri/excelize/v2"
 
 	"wending/jobs/agent/agenttest"
 )
@@ -150,4 +152,21 @@ func TestPairsAreComparedByTheAPI(t *testing.T) {
 	require.Equal(t, []int{2, 1}, []int{open, done})
 	said = object{"reviewer": "李雷", "verdict": "A", "version": 2}
 	require.InDelta(t, 3, s.entry(t, "PUT", pair, said, 200)["version"], 0)
+
+	// Exports contain the verdicts.
+	export := libraryAPI + "evaluation-tasks/" + id + "/export?format="
+	book, err := excelize.OpenReader(bytes.NewReader(s.get(t, export+"xlsx").body))
+	require.NoError(t, err)
+	defer book.Close()
+	rows, err := book.GetRows("盲评")
+	require.NoError(t, err)
+	require.Len(t, rows, 3)
+	require.Equal(t, []string{"李雷", "A", "false"}, rows[1][9:12])
+	require.Equal(t, []string{"2", "q2", "1"}, rows[2][:3])
+	require.Equal(t, []string{"韩梅", "SAME", "false"}, rows[2][9:12])
+	lines := strings.Split(strings.TrimSpace(string(s.get(t, export+"jsonl").body)), "\n")
+	require.Len(t, lines, 3)
+	require.Contains(t, lines[0], `"pairs":[{"variant_a":1,"variant_b":2,"run_a":`)
+	require.Contains(t, lines[0], `"verdicts":[{"reviewer":"李雷","verdict":"A","version":3,"is_outdated":false,`)
+	require.NotContains(t, lines[2], `"pairs"`)
 }

@@ -396,27 +396,43 @@ func (p Pairs) Standing(of Matchup) Standing {
 	return standing
 }
 
-// Standings returns the standings of all variants of a task of which pairs were drawn.
-func (r Reviews) Standings(ctx context.Context, taskID uuid.UUID) ([]Standing, error) {
+// Drawn are the pairs that were drawn of two variants.
+type Drawn struct {
+	Of    Matchup
+	Pairs Pairs
+}
+
+// Drawn returns all pairs of a task, for each two variants of which pairs were drawn.
+func (r Reviews) Drawn(ctx context.Context, taskID uuid.UUID) ([]Drawn, error) {
 	const list = `
 		SELECT DISTINCT p.variant_a AS a, p.variant_b AS b
 		FROM evaluation_items i
 		JOIN blind_pairs p ON p.item_id = i.id
 		WHERE i.task_id = $1
 		ORDER BY a, b`
-	var drawn []Matchup
-	if err := r.db.SelectContext(ctx, &drawn, list, taskID); err != nil {
+	var matchups []Matchup
+	if err := r.db.SelectContext(ctx, &matchups, list, taskID); err != nil {
 		return nil, pg.Classify("list the variants whose answers are compared", err)
 	}
-	standings := make([]Standing, len(drawn))
-	for n, of := range drawn {
+	drawn := make([]Drawn, len(matchups))
+	for n, of := range matchups {
 		pairs, err := r.Pairs(ctx, taskID, of)
 		if err != nil {
 			return nil, err
 		}
-		standings[n] = pairs.Standing(of)
+		drawn[n] = Drawn{of, pairs}
 	}
-	return standings, nil
+	return drawn, nil
+}
+
+// Standings returns the standings of all variants of a task of which pairs were drawn.
+func (r Reviews) Standings(ctx context.Context, taskID uuid.UUID) ([]Standing, error) {
+	drawn, err := r.Drawn(ctx, taskID)
+	standings := make([]Standing, len(drawn))
+	for n, one := range drawn {
+		standings[n] = one.Pairs.Standing(one.Of)
+	}
+	return standings, err
 }
 
 // PairTexts are the answers of a pair in the order in which they are shown, and their lengths in characters.

@@ -87,6 +87,10 @@ func (r Reports) Prepare(ctx context.Context, task db.Task,
 	if err != nil {
 		return nil, err
 	}
+	pairs, err := r.pairsOf(ctx, task, order.Only)
+	if err != nil {
+		return nil, err
+	}
 	head := newReport(task, planned, statistics, includeErrors)
 	head.HasReviews, head.HasMeanings = len(reviews) > 0, task.Grouper() != nil
 	if head.HasAssets, err = r.assets.Any(ctx, task.ID); err != nil {
@@ -105,7 +109,7 @@ func (r Reports) Prepare(ctx context.Context, task db.Task,
 	case order.IsToJudge:
 		begin = r.toJudge(task, order, head)
 	case format == "xlsx":
-		if lines, sheets, err = r.numbers(ctx, task, head); err != nil {
+		if lines, sheets, err = r.numbers(ctx, task, head, pairs); err != nil {
 			return nil, err
 		}
 	}
@@ -117,7 +121,7 @@ func (r Reports) Prepare(ctx context.Context, task db.Task,
 		if stream, can := w.(flusher); can {
 			stream.Flush()
 		}
-		if err := r.writeItems(ctx, task, order, head, reviews, writer); err != nil {
+		if err := r.writeItems(ctx, task, order, head, reviews, pairs, writer); err != nil {
 			return err
 		}
 		return writer.Close()
@@ -126,7 +130,7 @@ func (r Reports) Prepare(ctx context.Context, task db.Task,
 
 // numbers returns the summary for the first sheet of a workbook, and its sheets of numbers.
 func (r Reports) numbers(ctx context.Context, task db.Task,
-	head export.Report) (lines []string, sheets []*export.Sheet, err error) {
+	head export.Report, pairs pairsOfTask) (lines []string, sheets []*export.Sheet, err error) {
 	locale := request.From(ctx).Locale
 	numbers, err := r.reader.Summary(ctx, task, "", false)
 	if err != nil {
@@ -134,6 +138,9 @@ func (r Reports) numbers(ctx context.Context, task db.Task,
 	}
 	if len(head.Variants) > 0 {
 		sheets = append(sheets, variantsSheet(locale, head.Variants, numbers))
+	}
+	if compared := pairs.sheet(locale, task); compared != nil {
+		sheets = append(sheets, compared)
 	}
 	if beside := peopleSheet(locale, numbers.Judges); beside != nil {
 		sheets = append(sheets, beside)
@@ -154,12 +161,13 @@ func (r Reports) numbers(ctx context.Context, task db.Task,
 
 // writeItems writes the questions with their runs.
 func (r Reports) writeItems(ctx context.Context, task db.Task, order Order, head export.Report,
-	reviews map[string][]export.Review, writer reportWriter) error {
+	reviews map[string][]export.Review, pairs pairsOfTask, writer reportWriter) error {
 	var limit *int
 	if order.Format == "xlsx" {
 		most := export.MaxCellText
 		limit = &most
 	}
+	ofFirst := pairs.byFirst()
 	number, last := 0, ""
 	return report.New(r.store).EachRow(ctx, task.ID, limit, func(row report.Row) error {
 		item, err := exportItem(task, row, text.LocaleOf(ctx))
@@ -178,6 +186,7 @@ func (r Reports) writeItems(ctx context.Context, task db.Task, order Order, head
 				item.Reviews = append(item.Reviews, one)
 			}
 		}
+		item.Pairs = ofFirst[itemOfVariant{row.ID, item.Variant}]
 		if head.HasAssets {
 			if err := r.addAssets(ctx, task.ID, row.ID, &item); err != nil {
 				return err

@@ -66,6 +66,28 @@ type Item struct {
 	Runs    []Run
 	// Reviews are people's verdicts on the question and on its answers.
 	Reviews []Review
+	// Pairs are the answers that people compared with those of another variant, which has a higher number.
+	Pairs []Pair
+}
+
+// Pair is two variants' answers to a question, and people's verdicts on which is better.
+type Pair struct {
+	VariantA int `json:"variant_a"`
+	VariantB int `json:"variant_b"`
+	RunA     int `json:"run_a"`
+	RunB     int `json:"run_b"`
+	// IsSwapped reports that the answer of the second variant was shown first.
+	IsSwapped bool          `json:"is_swapped"`
+	Verdicts  []PairVerdict `json:"verdicts"`
+}
+
+// PairVerdict is a person's verdict on a pair: A, B or SAME.
+type PairVerdict struct {
+	Reviewer   string `json:"reviewer"`
+	Verdict    string `json:"verdict"`
+	Version    int    `json:"version"`
+	IsOutdated bool   `json:"is_outdated"`
+	CreatedAt  string `json:"created_at"`
 }
 
 // Review is a person's verdict.

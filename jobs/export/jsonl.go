@@ -46,6 +46,7 @@ type jsonItem struct {
 	Variants    []jsonVariant `json:"variants"`
 	Runs        []jsonRun     `json:"runs"`
 	Reviews     []jsonReview  `json:"reviews,omitempty"`
+	Pairs       []Pair        `json:"pairs,omitempty"`
 	CreatedAt   string        `json:"created_at"`
 	CompletedAt *string       `json:"completed_at"`
 }
@@ -203,6 +204,7 @@ func (j *JSONL) Write(item Item) error {
 			r.CarriedBy, r.CarriedFrom, r.CarriedFromName,
 		})
 	}
+	line.Pairs = append(line.Pairs, item.Pairs...)
 	if len(line.Variants) >= len(j.report.Variants) { // after its last variant, the item can be written
 		return j.flush()
 	}
