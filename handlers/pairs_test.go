@@ -2,6 +2,8 @@ package handlers_test
 
 import (
 	"bytes"
+	"encoding/json"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -169,4 +171,52 @@ func TestPairsAreComparedByTheAPI(t *testing.T) {
 	require.Contains(t, lines[0], `"pairs":[{"variant_a":1,"variant_b":2,"run_a":`)
 	require.Contains(t, lines[0], `"verdicts":[{"reviewer":"李雷","verdict":"A","version":3,"is_outdated":false,`)
 	require.NotContains(t, lines[2], `"pairs"`)
+}
+
+// An archive carries the pairs and the verdicts on them, checks every value when it is read, and a copy of a task
+// begins without them.
+func TestPairsTravelInArchives(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	id := s.pairedTask(t)
+	task := "evaluation-tasks/" + id
+	s.entry(t, "POST", task+"/pairs", object{"a": 1, "b": 2}, 200)
+	s.entry(t, "PUT", task+"/items/q1/pair", object{"reviewer": "李雷", "verdict": "B"}, 200)
+	s.entry(t, "PUT", task+"/items/q1/pair", object{"reviewer": "韩梅", "verdict": "SAME"}, 200)
+	s.entry(t, "PUT", task+"/items/q2/pair", object{"reviewer": "李雷", "verdict": "A"}, 200)
+	s.entry(t, "DELETE", task+"/items/q2/pair?reviewer=李雷&version=1", nil, 204)
+	parts := s.partsOf(t, id)
+	maps.DeleteFunc(parts, func(name, _ string) bool { return strings.HasPrefix(name, "report.") })
+	require.Equal(t, 3, strings.Count(parts["pairs.jsonl"], "\n"))
+	require.Equal(t, 2, strings.Count(parts["pairs.jsonl"], `"reviewer"`), "withdrawn verdicts stay behind")
+
+	imported := s.importArchive(t, packed(t, parts))
+	require.Equal(t, http.StatusCreated, imported.StatusCode, "%s", imported.body)
+	created := object{}
+	imported.into(t, &created)
+	other := "evaluation-tasks/" + created["task_id"].(string)
+	require.Equal(t, timeless(parts["pairs.jsonl"]), timeless(s.partsOf(t, created["task_id"].(string))["pairs.jsonl"]))
+	require.Equal(t, s.entry(t, "GET", task+"/statistics", nil, 200)["preferences"],
+		s.entry(t, "GET", other+"/statistics", nil, 200)["preferences"])
+
+	compact := &bytes.Buffer{}
+	first, rest, _ := strings.Cut(parts["pairs.jsonl"], "\n")
+	require.NoError(t, json.Compact(compact, []byte(first)))
+	for _, change := range [][2]string{
+		{`"q1"`, `"q9"`}, {`"variant_a":1`, `"variant_a":0`}, {`"variant_a":1`, `"variant_a":2`},
+		{`"variant_b":2`, `"variant_b":3`}, {`"run_a":`, `"run_a":7`}, {`"run_b":`, `"run_b":-`}, {`"李雷"`, `" "`},
+		{`"李雷"`, `"韩梅"`}, {`"李雷"`, `"` + strings.Repeat("长", 300) + `"`}, {`"SAME"`, `"C"`}, {`"version":1`, `"version":0`},
+		{`"created_at":`, `"created_at":null,"made":`}, {`"is_swapped"`, `"swapped"`}, {`"verdicts":[`, `"verdicts":[7,`},
+		{`}]}`, `}]}` + "\n" + compact.String()},
+	} {
+		wrong := strings.Replace(compact.String(), change[0], change[1], 1)
+		require.NotEqual(t, compact.String(), wrong, change)
+		changed := maps.Clone(parts)
+		changed["pairs.jsonl"] = wrong + "\n" + rest
+		refused := s.importArchive(t, packed(t, changed))
+		require.Equal(t, http.StatusUnprocessableEntity, refused.StatusCode, "%v: %s", change, refused.body)
+		require.Contains(t, string(refused.body), "pairs.jsonl", change)
+	}
+	copied := s.entry(t, "POST", task+"/clone", object{}, 201)["task_id"].(string)
+	require.Empty(t, s.entry(t, "GET", "evaluation-tasks/"+copied+"/pairs", nil, 200)["items"])
 }

@@ -225,6 +225,7 @@ type Imported struct {
 	// Corrections are people's groupings of answers by meaning, by question id.
 	Corrections map[string][]meaning.Correction
 	Samples     []ArchivedSample
+	Pairs       []ArchivedPair
 	// Assess assesses items of the task, given by id.
 	Assess func(ctx context.Context, results report.Assessor, itemIDs []int64) error
 }
@@ -267,7 +268,7 @@ func (a Archives) Import(ctx context.Context, imported Imported) error {
 		if err := storeCalls(ctx, tx, imported); err != nil {
 			return err
 		}
-		if err := storeSamples(ctx, tx, task.ID, imported.Samples); err != nil {
+		if err := storeDrawn(ctx, tx, task.ID, imported); err != nil {
 			return err
 		}
 		said := map[string]meaning.Grouping{}

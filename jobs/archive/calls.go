@@ -81,7 +81,7 @@ type sampledRun upkeep.RunPlace
 func (sampledRun) listName() string { return "runs" }
 func (sampledRun) listLimit() int   { return maxSample }
 
-// writeCalls writes the events and the tool calls of a task's current runs, and its samples.
+// writeCalls writes the events and the tool calls of a task's current runs, its samples and its pairs.
 func (a *Archiver) writeCalls(ctx context.Context, task db.Task, files *members) error {
 	stored := upkeep.NewArchives(a.Store)
 	events := lineWriter{members: files, name: eventsName}
@@ -110,7 +110,11 @@ func (a *Archiver) writeCalls(ctx context.Context, task db.Task, files *members)
 		return err
 	}
 	samples := lineWriter{members: files, name: samplesName}
-	return stored.EachSample(ctx, task.ID, samples.writeRaw)
+	if err := stored.EachSample(ctx, task.ID, samples.writeRaw); err != nil {
+		return err
+	}
+	pairs := lineWriter{members: files, name: pairsName}
+	return stored.EachPair(ctx, task.ID, pairs.writeRaw)
 }
 
 func sizeOfEvent(d event.Data) int {

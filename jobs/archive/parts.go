@@ -26,6 +26,7 @@ const (
 	toolsName    = "tools.jsonl"
 	assetsName   = "assets.jsonl"
 	samplesName  = "samples.jsonl"
+	pairsName    = "pairs.jsonl"
 	datasetName  = "dataset."
 	reportName   = "report."
 	filesFolder  = "files/"
@@ -167,7 +168,7 @@ func limitOf(name string) (most int64, isKnown bool) {
 		return maxItems, true
 	case name == runsName, name == eventsName:
 		return maxRuns, true
-	case name == toolsName, name == assetsName, name == samplesName:
+	case name == toolsName, name == assetsName, name == samplesName, name == pairsName:
 		return maxLists, true
 	case isReport && slices.Contains(Reports, extension):
 		return maxRuns, true

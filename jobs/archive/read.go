@@ -115,6 +115,9 @@ func (a *Archiver) store(ctx context.Context, r *reader, h header, n newTask, is
 	if imported.Samples, err = r.samples(runs); err != nil {
 		return err
 	}
+	if imported.Pairs, err = r.pairs(runs); err != nil {
+		return err
+	}
 	calls, err := r.calls(runs)
 	if err != nil {
 		return err
