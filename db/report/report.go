@@ -197,8 +197,8 @@ var asNumber = regexp.MustCompile(`^(?:#|第)? ?([1-9][0-9]{0,5}) ?题?$`)
 // Summaries returns a summary of each of the task's items, in the order of pages and exports, based on the runs of
 // one variant, or of all variants if variant is 0. An item matches if its question_id, question, standard answer,
 // another of its columns or the beginning of one of its answers contains text, ignoring case, or if text is the id of
-// one of its runs in traces, or the item's number ("46", "#46", "第46题"). It returns ErrSearchTooSlow if that takes longer
-// than searchTime.
+// one of its runs in traces, or the item's number ("46", "#46", "第46题"). It returns ErrSearchTooSlow if that takes
+// longer than searchTime.
 func (r Report) Summaries(ctx context.Context, task db.Task, variant int, text string,
 	withMeasures bool) ([]Summary, error) {
 	like := "ILIKE"
