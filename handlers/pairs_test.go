@@ -131,7 +131,7 @@ func TestPairsAreComparedByTheAPI(t *testing.T) {
 	s.entry(t, "PUT", pair, object{"reviewer": " ", "verdict": "A"}, 422)
 	s.entry(t, "PUT", "evaluation-tasks/"+id+"/items/q9/pair", said, 404)
 	stored := s.entry(t, "PUT", pair, said, 200)
-	require.Equal(t, "B", stored["verdict"], "of the variants, whatever is shown first: %v", drawn[0])
+	require.Equal(t, "B", stored["verdict"], "of the variants, regardless of the order shown: %v", drawn[0])
 	conflict := s.entry(t, "PUT", pair, said, 409)
 	require.Equal(t, "REVIEW_CONFLICT", conflict["code"])
 	require.Equal(t, "B", conflict["current"].(object)["verdict"])

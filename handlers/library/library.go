@@ -390,16 +390,11 @@ func protocols(isOfModels bool) (choices []ui.Choice) {
 
 // rateText returns a rate limit in the form shown to users.
 func (h *handler) rateText(c echo.Context, rate *string) string {
-	shown := func(rate string) string {
-		if rate == "unlimited" {
-			return pages.Locale(c).Text("task.rate.unlimited")
-		}
-		return rate
-	}
+	locale := pages.Locale(c)
 	if rate == nil {
-		return pages.Locale(c).Text("library.rate.default", "Rate", shown(h.Library.DefaultRate))
+		return locale.Text("library.rate.default", "Rate", ui.Rate(locale, h.Library.DefaultRate))
 	}
-	return shown(*rate)
+	return ui.Rate(locale, *rate)
 }
 
 // testCell returns the cell that shows how the last test of a target ended.

@@ -57,7 +57,7 @@ func (h endpoints) registerPairs(api huma.API) {
 // PairVerdict is a person's verdict on a pair.
 type PairVerdict struct {
 	Reviewer   string            `json:"reviewer" example:"李雷"`
-	Verdict    review.Preference `json:"verdict" doc:"A: the answer of the first variant is better, whatever was shown first; B: that of the second; SAME: they are equally good" example:"A"`
+	Verdict    review.Preference `json:"verdict" doc:"A: the answer of the first variant is better, regardless of the order shown; B: that of the second; SAME: they are equally good" example:"A"`
 	Version    int               `json:"version" doc:"Number of the verdict's version, from 1" example:"1"`
 	IsOutdated bool              `json:"is_outdated" doc:"True if an answer has since been replaced; the verdict does not count then"`
 	CreatedAt  *rest.Moment      `json:"created_at"`
@@ -167,7 +167,7 @@ type putPairVerdictInput struct {
 	rest.QuestionPath
 	Body struct {
 		Reviewer string            `json:"reviewer,omitempty" doc:"Name of the reviewer, 1–64 characters; with accounts, it is always your own" example:"李雷"`
-		Verdict  review.Preference `json:"verdict" doc:"A: the answer of the variant with the lower number is better, whatever was shown first; B: that of the other; SAME: they are equally good" example:"A"`
+		Verdict  review.Preference `json:"verdict" doc:"A: the answer of the variant with the lower number is better, regardless of the order shown; B: that of the other; SAME: they are equally good" example:"A"`
 		Version  int               `json:"version,omitempty" minimum:"0" doc:"The version that the reviewer has seen; 0 for the first verdict"`
 		A        int               `json:"a,omitempty" minimum:"1" maximum:"20" default:"1" doc:"Number of a variant"`
 		B        int               `json:"b,omitempty" minimum:"1" maximum:"20" default:"2" doc:"Number of another variant"`

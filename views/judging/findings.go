@@ -73,11 +73,12 @@ func findings(c results.Card, likeness report.Likeness, locale text.Locale) (all
 				count(counts, locale, fact.Kind, hasValue(one, fact.Values[1:]))
 			}
 		}
-		if len(counts) == 0 && hasStandard && !sharesFact(one.Text, standard) {
-			unlike.Letters = append(unlike.Letters, one.Letter)
-			continue
-		} else if len(counts) == 0 {
-			none.Letters = append(none.Letters, one.Letter)
+		if len(counts) == 0 {
+			group := &none
+			if hasStandard && !sharesFact(one.Text, standard) {
+				group = &unlike
+			}
+			group.Letters = append(group.Letters, one.Letter)
 			continue
 		}
 		said := locale.Text(key, "What", counted(locale, counts))

@@ -1220,9 +1220,7 @@ func deletion(task db.Task) templ.Component {
 }
 
 func rateText(locale text.Locale, rate, ceiling string) string {
-	if rate == "unlimited" {
-		rate = locale.Text("task.rate.unlimited")
-	}
+	rate = ui.Rate(locale, rate)
 	if ceiling != "" {
 		return locale.Text("task.rate.ceiling", "Rate", rate, "Ceiling", ceiling)
 	}

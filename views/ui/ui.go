@@ -5,6 +5,8 @@ import (
 	"strconv"
 
 	"github.com/a-h/templ"
+
+	"wending/views/text"
 )
 
 // percent returns part as a length on a scale from 0 to 100, for SVG; a part above 0 is always visible.
@@ -36,6 +38,14 @@ func Shared(children int) string { return fmt.Sprintf("shared of-%d", min(max(ch
 
 // Room returns the attributes of a text that changes in place: it is always as wide as the longest text.
 func Room(longest string) templ.Attributes { return templ.Attributes{"data-room": longest} }
+
+// Rate returns a rate limit in words.
+func Rate(locale text.Locale, rate string) string {
+	if rate == "unlimited" {
+		return locale.Text("task.rate.unlimited")
+	}
+	return rate
+}
 
 // YesNo returns the key of the word for a boolean.
 func YesNo(is bool) string {
