@@ -261,6 +261,8 @@ type NewTask struct {
 	// Launch is the first launch; nil makes the task a draft.
 	Launch *NewLaunch
 	By     Actor
+	// Confirmed are the sensitive patterns that somebody confirmed for the task, so that it may be started.
+	Confirmed []string
 }
 
 // row returns the task with the columns that are derived from the other fields.
@@ -297,13 +299,13 @@ const insertTask = `
 		dataset_extension, id_column, question_column, answer_column, dataset_encoding, dataset_id, dataset_version,
 		variable_names, total_items, total_variants, total_conversations, on_turn_failure, cluster_by, adaptive,
 		meaning_target, project_id, schedule_id, max_cost, created_by, answers_from, is_blind_review, hides_reviews,
-		reviewers_per_item)
+		reviewers_per_item, confirmed_patterns)
 	VALUES (
 		:id, :task_name, :runs_per_item, :timeout_seconds, :max_retries, :use_stream, :concurrency, :dataset_name,
 		:dataset_extension, :id_column, :question_column, :answer_column, :dataset_encoding, :dataset_id,
 		:dataset_version, :variable_names, :total_items, :total_variants, :total_conversations, :on_turn_failure,
 		:cluster_by, CAST(:adaptive AS jsonb), :meaning_target, :project_id, :schedule_id, CAST(:max_cost AS numeric),
-		:created_by, :answers_from, :is_blind_review, :hides_reviews, :reviewers_per_item)`
+		:created_by, :answers_from, :is_blind_review, :hides_reviews, :reviewers_per_item, :confirmed_patterns)`
 
 // CreateTask stores a task, its items and, unless it is a draft, its first launch in one transaction. It returns
 // the launch's id, which is uuid.Nil for a draft.
@@ -317,9 +319,13 @@ func (s *Store) CreateTask(ctx context.Context, n NewTask) (launchID uuid.UUID, 
 
 // CreateTaskIn is like CreateTask, within the caller's transaction. The task must name its project.
 func CreateTaskIn(ctx context.Context, tx *sqlx.Tx, n NewTask) (launchID uuid.UUID, err error) {
-	task := n.row()
-	task.CreatedBy = n.By.Who()
-	if _, err := tx.NamedExecContext(ctx, insertTask, task); err != nil {
+	row := struct {
+		Task
+		Confirmed pq.StringArray `db:"confirmed_patterns"`
+	}{n.row(), append(pq.StringArray{}, n.Confirmed...)}
+	row.CreatedBy = n.By.Who()
+	task := row.Task
+	if _, err := tx.NamedExecContext(ctx, insertTask, row); err != nil {
 		return uuid.Nil, pg.Classify("store the task", err)
 	}
 	if err := replaceTargets(ctx, tx, task); err != nil {

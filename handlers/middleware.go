@@ -32,7 +32,8 @@ func (s *Server) identify(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		lang, theme := request.Choices(r, s.DefaultLang)
 		info := request.Info{Locale: s.catalogue.Locale(lang, theme), Actor: actor, IsSecure: s.guard.IsSecure(r),
-			ID: c.Response().Header().Get(echo.HeaderXRequestID), Gates: s.gates}
+			Confirmation: r.URL.Query().Get(request.ConfirmParameter),
+			ID:           c.Response().Header().Get(echo.HeaderXRequestID), Gates: s.gates}
 		if !s.Access.HasAccounts {
 			info.Role = people.Admin
 		}

@@ -1,11 +1,15 @@
 package handlers_test
 
 import (
+	"maps"
 	"net/http"
+	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/PuerkitoBio/goquery"
 	"github.com/stretchr/testify/require"
 
 	"wending/db"
@@ -18,6 +22,53 @@ func (s *site) forbid(t *testing.T, patterns ...string) {
 	t.Helper()
 	s.entry(t, "PUT", "projects/"+db.DefaultProject.String()+"/settings",
 		object{"review_reasons": []string{}, "sensitive_patterns": append([]string{}, patterns...)}, 200)
+}
+
+// askToConfirm has a site's only project ask for confirmation instead of refusing a launch.
+func (s *site) askToConfirm(t *testing.T) {
+	t.Helper()
+	path := "projects/" + db.DefaultProject.String() + "/settings"
+	set := s.entry(t, "PUT", path, object{"review_reasons": []string{}, "sensitive_action": "confirm"}, 200)
+	require.Equal(t, "confirm", set["sensitive_action"])
+	wrong := s.entry(t, "PUT", path, object{"review_reasons": []string{}, "sensitive_action": "ask"}, 422)
+	require.Equal(t, "PARAMETER_INVALID", wrong["code"])
+}
+
+// sent sends a form as browsers send one without a file.
+func (s *site) sent(t *testing.T, path string, fields url.Values) response {
+	t.Helper()
+	request, err := http.NewRequest(http.MethodPost, s.URL+path, strings.NewReader(fields.Encode()))
+	require.NoError(t, err)
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	return s.do(t, request)
+}
+
+// hidden returns the hidden fields of a form.
+func hidden(form *goquery.Selection) url.Values {
+	fields := url.Values{}
+	form.Find("input[type=hidden]").Each(func(_ int, field *goquery.Selection) {
+		fields.Add(field.AttrOr("name", ""), field.AttrOr("value", ""))
+	})
+	return fields
+}
+
+// words returns the text of a part of a page, with single blanks.
+func words(part *goquery.Selection) string { return strings.Join(strings.Fields(part.Text()), " ") }
+
+// confirmed is the audit entry of a confirmation.
+type confirmed struct {
+	Object string `db:"object_id"`
+	Status int    `db:"status"`
+	Actor  string `db:"actor"`
+	After  string `db:"after"`
+}
+
+// confirmations returns the audit's entries about confirmed content, oldest first.
+func (s *site) confirmations(t *testing.T) (entries []confirmed) {
+	t.Helper()
+	require.NoError(t, s.tables.Select(&entries, `SELECT object_id, status, actor, after FROM audit_entries
+		WHERE action = 'task.confirm_sensitive' ORDER BY seq`))
+	return entries
 }
 
 // No page or endpoint starts a launch that would send what its project forbids; the error names the places.
@@ -118,7 +169,7 @@ func TestWhatMustNotBeSentIsNotSent(t *testing.T) {
 	dbtest.Await(t, 20*time.Second, "the firing",
 		func() bool { return len(s.listed(t, "schedules/"+schedule+"/firings")) == 1 })
 	require.Equal(t, "SENSITIVE_CONTENT", s.listed(t, "schedules/"+schedule+"/firings")[0]["reason"])
-	require.Contains(t, s.get(t, "/library/schedules/"+schedule).page(t).Text(), "不允许发送的内容")
+	require.Contains(t, s.get(t, "/library/schedules/"+schedule).page(t).Text(), "任务含有本空间的敏感内容，定时任务不能确认")
 	require.Len(t, fake.Calls(), before)
 
 	s.forbid(t)
@@ -191,6 +242,155 @@ func TestAnswersThatMustNotBeSentAreNotJudged(t *testing.T) {
 	s.send(t, http.MethodPost, api+"/"+id+"/evaluate", object{"evaluators": []string{judge}}).mustBe(t, http.StatusAccepted)
 	s.awaitDone(t, id)
 	require.Len(t, judging.Calls(), 6)
+	require.Zero(t, s.reports.Load(), s.told.String())
+}
+
+// In a project that asks for confirmation, every start lists what would be sent, and starts once exactly that is
+// confirmed. The audit has an entry for each confirmation, without the text.
+func TestSensitiveContentIsSentOnceItIsConfirmed(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) { agenttest.Stream(w, "答 "+call.Question) })
+	judging := agenttest.New(t, chatting(func(string) string { return `{"overall": 80}` }))
+	model, _ := s.chatTarget(t, "judge", judging.URL)
+	judge := s.evaluator(t, "裁判", "judge",
+		object{"model_id": model, "prompt": "{{question}} {{answer}}", "dimensions": []string{"overall"}})
+	s.forbid(t, "绝密", "机要")
+	s.askToConfirm(t)
+	// unconfirmed returns what a response names, and the confirmation that it asks for.
+	unconfirmed := func(answer response, places int) string {
+		t.Helper()
+		refused := answer.mustBe(t, http.StatusUnprocessableEntity)
+		require.Equal(t, "SENSITIVE_UNCONFIRMED", refused["code"])
+		require.Len(t, refused["details"], min(20, places))
+		require.Contains(t, refused["message"], strconv.Itoa(places)+" 处")
+		return refused["confirmation"].(string)
+	}
+	create := func(query string) response {
+		return s.post(t, api+query, map[string]string{"task_name": "t", "agent_api_url": fake.URL, "runs_per_item": "2",
+			"evaluators": judge, "file@q.csv": "question_id,question,standard_answer\na,绝密 1,x\nb,问 2,x\nc,问 3,机要\n"})
+	}
+	confirmation := unconfirmed(create(""), 2)
+	for _, wrong := range []string{"true", strings.Repeat("0", 16), confirmation + "," + confirmation + "x", ","} {
+		unconfirmed(create("?confirm_sensitive="+wrong), 2)
+	}
+	require.Empty(t, fake.Calls())
+	created := create("?confirm_sensitive="+confirmation).mustBe(t, http.StatusCreated)
+	id := created["task_id"].(string)
+	s.awaitDone(t, id)
+	require.Len(t, fake.Calls(), 6)
+	// The question was confirmed, but nobody has seen the answer that repeats it.
+	require.Len(t, judging.Calls(), 4, "both answers to the questions b and c")
+	entry := s.confirmations(t)[0]
+	require.Equal(t, []any{id, 201, "127.0.0.1"}, []any{entry.Object, entry.Status, entry.Actor})
+	require.JSONEq(t, `{"action": "task.create", "count": 2, "places": [
+		{"row": 1, "column": "question", "pattern": "绝密"}, {"row": 3, "column": "standard_answer", "pattern": "机要"}]}`,
+		entry.After)
+
+	// The existing answers and the questions are confirmed one after the other, because they are checked in two steps.
+	evaluate := func(query string) response {
+		return s.send(t, http.MethodPost, api+"/"+id+"/evaluate"+query, object{"evaluators": []string{judge}})
+	}
+	answers := unconfirmed(evaluate(""), 1)
+	both := unconfirmed(evaluate("?confirm_sensitive="+answers), 2)
+	require.Equal(t, answers+","+confirmation, both)
+	evaluate("?confirm_sensitive="+both).mustBe(t, http.StatusAccepted)
+	s.awaitDone(t, id)
+	require.Len(t, judging.Calls(), 10)
+	require.Contains(t, s.confirmations(t)[1].After, `"count":3`)
+	for _, path := range []string{"/retry", "/resume", "/extend"} {
+		fields := map[string]string{}
+		if path == "/extend" {
+			fields["runs_per_item"] = "3"
+		}
+		require.Equal(t, confirmation, unconfirmed(s.post(t, api+"/"+id+path, fields), 2), path)
+	}
+	many := s.post(t, api, map[string]string{"task_name": "t", "agent_api_url": fake.URL,
+		"file@q.csv": "question,standard_answer\n" + strings.Repeat("绝密,y\n", 50)})
+	unconfirmed(many, 50)
+
+	// Trials are refused, and so is a schedule: nobody is there to confirm.
+	tried := s.do(t, s.form(t, "/tasks/probe", map[string]string{"task_name": "t", "agent_api_url": fake.URL,
+		"file@q.csv": "question,standard_answer\n绝密,y\n"}))
+	require.Contains(t, string(tried.body), "不允许发送")
+	schedule := s.schedule(t, "夜间", id, nil)
+	s.due(t, schedule, 1)
+	dbtest.Await(t, 20*time.Second, "the firing",
+		func() bool { return len(s.listed(t, "schedules/"+schedule+"/firings")) == 1 })
+	require.Equal(t, "SENSITIVE_CONTENT", s.listed(t, "schedules/"+schedule+"/firings")[0]["reason"])
+
+	s.forbid(t, "绝密", "机要", "问")
+	require.NotEqual(t, confirmation, unconfirmed(s.post(t, api+"/"+id+"/extend?confirm_sensitive="+confirmation,
+		map[string]string{"runs_per_item": "3"}), 4), "other places than were confirmed")
+	s.entry(t, "PUT", "projects/"+db.DefaultProject.String()+"/settings",
+		object{"review_reasons": []string{}, "sensitive_action": "refuse"}, 200)
+	refused := create("?confirm_sensitive="+confirmation).mustBe(t, http.StatusUnprocessableEntity)
+	require.Equal(t, "SENSITIVE_CONTENT", refused["code"])
+	require.Nil(t, refused["confirmation"])
+	require.Zero(t, s.reports.Load(), s.told.String())
+}
+
+// Pages list the places and keep what was typed; one button confirms, without a script.
+func TestPagesAskToConfirmSensitiveContent(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "ok") })
+	s.forbid(t, "绝密")
+	s.askToConfirm(t)
+	asked := s.do(t, s.form(t, "/tasks", map[string]string{"task_name": "某任务", "agent_api_url": fake.URL,
+		"agent_model": "<b>", "file@q.csv": "question,standard_answer\n绝密 1,x\n问 2,x\n"}))
+	require.Equal(t, http.StatusUnprocessableEntity, asked.StatusCode)
+	page := asked.page(t)
+	require.Equal(t, "尚未启动：找到 1 处敏感内容", words(page.Find(".disclosure h2")))
+	require.Equal(t, "第 1 题question绝密", words(page.Find(".disclosure tbody tr")))
+	button := page.Find(".disclosure button")
+	require.Equal(t, "create", button.AttrOr("form", ""))
+	fields := createForm(page)
+	require.Equal(t, "某任务", fields["task_name"])
+	require.NotEmpty(t, fields["dataset_token"], "the file is kept")
+	// If the questions change before the button is pressed, it asks again.
+	changed := maps.Clone(fields)
+	changed["file@q.csv"] = "question,standard_answer\n绝密 1,x\n绝密 2,x\n"
+	delete(changed, "dataset_token")
+	again := s.do(t, s.form(t, button.AttrOr("formaction", ""), changed))
+	require.Equal(t, http.StatusUnprocessableEntity, again.StatusCode)
+	require.Contains(t, words(again.page(t).Find(".disclosure h2")), "2 处")
+	started := s.do(t, s.form(t, button.AttrOr("formaction", ""), fields))
+	require.Equal(t, http.StatusSeeOther, started.StatusCode, "%.2000s", started.body)
+	var id string
+	require.NoError(t, s.tables.Get(&id, `SELECT id FROM evaluation_tasks ORDER BY created_at DESC LIMIT 1`))
+	s.awaitDone(t, id)
+
+	// An action without a form to return to becomes a page whose button repeats the action.
+	for path, sent := range map[string]url.Values{"/extend": {"runs_per_item": {"7"}}, "/retry": {"variant": {"1"}}} {
+		asked := s.sent(t, "/tasks/"+id+path, sent)
+		require.Equal(t, http.StatusUnprocessableEntity, asked.StatusCode, path)
+		again := asked.page(t).Find(".disclosure form")
+		require.Equal(t, sent, hidden(again))
+		done := s.sent(t, again.AttrOr("action", ""), hidden(again))
+		if path == "/retry" {
+			require.Equal(t, http.StatusConflict, done.StatusCode, "confirmed, but there is nothing to retry")
+			continue
+		}
+		require.Equal(t, http.StatusSeeOther, done.StatusCode, "%.2000s", done.body)
+		s.awaitDone(t, id)
+	}
+	// A file waits on the server until it is confirmed: first its rows, then the questions that the task has already.
+	asked = s.do(t, s.form(t, "/tasks/"+id+"/items", map[string]string{
+		"file@more.csv": "question,standard_answer\n问 3,x\n绝密 4,x\n"}))
+	for _, place := range []string{"文件第 3 行question绝密", "第 1 题question绝密"} {
+		require.Equal(t, http.StatusUnprocessableEntity, asked.StatusCode)
+		require.Equal(t, place, words(asked.page(t).Find(".disclosure tbody tr")))
+		require.NotContains(t, string(asked.body), "绝密 4", "the pattern, but not the text")
+		again := asked.page(t).Find(".disclosure form")
+		asked = s.sent(t, again.AttrOr("action", ""), hidden(again))
+	}
+	require.Equal(t, http.StatusSeeOther, asked.StatusCode, "%.2000s", asked.body)
+	s.awaitDone(t, id)
+	require.Len(t, s.confirmations(t), 4)
+	fragment := s.form(t, "/tasks/"+id+"/extend", map[string]string{"runs_per_item": "8"})
+	fragment.Header.Set("HX-Request", "true")
+	require.Equal(t, "#main", s.do(t, fragment).Header.Get("HX-Retarget"))
 	require.Zero(t, s.reports.Load(), s.told.String())
 }
 

@@ -190,7 +190,7 @@ func New(config Config) (*Server, error) {
 		gates: request.NewGates(config.Registry), routes: map[string]bool{}}
 	s.tasks = &tasks.Service{Store: s.Store, Queue: s.Queue, Files: s.Files, Assets: s.Assets, Sealer: s.Sealer,
 		RateCeiling: s.RateCeiling, MaxActiveTasks: s.MaxActiveTasks, DefaultRate: s.Defaults.RateLimit,
-		MonthCost: s.MonthCost, SensitivePatterns: s.SensitivePatterns, Withheld: request.Withheld, Space: s.Space,
+		MonthCost: s.MonthCost, SensitivePatterns: s.SensitivePatterns, Confirmed: request.Confirmed, Space: s.Space,
 		Log: s.Log}
 	s.library = &library.Service{
 		Entries: entries.New(s.Store), Files: s.Files, Sealer: s.Sealer, Tasks: s.tasks, Agents: s.Agents, Models: s.Models,

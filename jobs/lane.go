@@ -79,7 +79,7 @@ func (w *Worker) readLaunch(ctx context.Context, id uuid.UUID) (*crew.Launch, er
 		return nil, err
 	}
 	l := &crew.Launch{Call: call, Targets: map[int]tasks.Target{}, Rules: rules, Judges: tasks.JudgesOf(call.Task)}
-	if l.Screen, err = tasks.NewScreen(ctx, w.Store, call.Task.ProjectID, w.SensitivePatterns); err != nil {
+	if l.Screen, err = tasks.NewLaunchScreen(ctx, w.Store, id, w.SensitivePatterns); err != nil {
 		return nil, err
 	}
 	for _, target := range slices.Concat(call.Task.Targets, call.Task.Judges) {

@@ -31,6 +31,8 @@ type Project struct {
 	// SensitivePatterns describe what no launch may send, in the syntax of ParsePattern; nil means the installation's
 	// patterns.
 	SensitivePatterns pq.StringArray `db:"sensitive_patterns"`
+	// SensitiveAction is what happens when a launch matches them.
+	SensitiveAction SensitiveAction `db:"sensitive_action"`
 }
 
 // Quota is what a project may use; nil fields mean no limit.
@@ -43,7 +45,7 @@ type Quota struct {
 	CostPerMonth *string `db:"cost_per_month"`
 }
 
-const projectColumns = `p.id, p.name, p.created_at, p.updated_at, p.uploads_per_day, p.disk_bytes, p.calls_per_day, p.lanes, trim_scale(p.cost_per_month) AS cost_per_month, p.review_reasons, p.smallest_points, p.smallest_percent, coalesce(p.trace_url, '') AS trace_url, p.sensitive_patterns`
+const projectColumns = `p.id, p.name, p.created_at, p.updated_at, p.uploads_per_day, p.disk_bytes, p.calls_per_day, p.lanes, trim_scale(p.cost_per_month) AS cost_per_month, p.review_reasons, p.smallest_points, p.smallest_percent, coalesce(p.trace_url, '') AS trace_url, p.sensitive_patterns, p.sensitive_action`
 
 // Project returns a project, or db.ErrNotFound.
 func (p People) Project(ctx context.Context, id uuid.UUID) (found Project, err error) {
@@ -95,6 +97,7 @@ type ProjectSettings struct {
 	// follows the installation's patterns instead.
 	SensitivePatterns []string
 	UsualPatterns     bool
+	SensitiveAction   *SensitiveAction
 }
 
 // SetProjectSettings replaces the settings that a project's own administrators can change. It returns db.ErrNotFound
@@ -105,12 +108,13 @@ func (p People) SetProjectSettings(ctx context.Context, id uuid.UUID, settings P
 		SET review_reasons = $2, smallest_points = coalesce($3, smallest_points),
 		smallest_percent = coalesce($4, smallest_percent),
 		trace_url = nullif(coalesce($5, trace_url), ''),
-		sensitive_patterns = CASE WHEN NOT $7 THEN coalesce($6, sensitive_patterns) END, updated_at = now()
+		sensitive_patterns = CASE WHEN NOT $7 THEN coalesce($6, sensitive_patterns) END,
+		sensitive_action = coalesce($8, sensitive_action), updated_at = now()
 		WHERE id = $1`
 	return p.changeRow(ctx, KindProject, "set a project's settings", set, id,
 		append(pq.StringArray{}, settings.ReviewReasons...),
 		settings.SmallestPoints, settings.SmallestPercent, settings.TraceURL,
-		pq.StringArray(settings.SensitivePatterns), settings.UsualPatterns)
+		pq.StringArray(settings.SensitivePatterns), settings.UsualPatterns, settings.SensitiveAction)
 }
 
 // Membership is a project that an account belongs to, and the account's role in it.

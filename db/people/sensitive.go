@@ -5,6 +5,7 @@ import (
 	"errors"
 	"regexp"
 	"regexp/syntax"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -105,16 +106,30 @@ func (f Finder) Find(ctx context.Context, text string) (found []string) {
 	return found
 }
 
-// Finder returns the finder of a project's sensitive patterns. usual are the texts of the installation's patterns,
-// which apply to projects without a list of their own.
-func (p People) Finder(ctx context.Context, projectID uuid.UUID, usual []string) (finder Finder, err error) {
-	var own pq.StringArray
-	err = p.db.GetContext(ctx, &own, `SELECT sensitive_patterns FROM projects WHERE id = $1`, projectID)
-	if err != nil {
-		return nil, pg.Classify("read a project's sensitive patterns", err)
-	}
-	texts := []string(own)
-	if own == nil {
+// SensitiveAction is what happens when a launch would send content that matches a project's patterns.
+type SensitiveAction string
+
+// The actions: the launch is refused, or it starts once a person has confirmed what was found.
+const (
+	SensitiveRefuse  SensitiveAction = "refuse"
+	SensitiveConfirm SensitiveAction = "confirm"
+)
+
+// SensitiveActions are all actions.
+var SensitiveActions = []SensitiveAction{SensitiveRefuse, SensitiveConfirm}
+
+// guarded are the sensitive patterns that apply to something, and what is known about it.
+type guarded struct {
+	Patterns   pq.StringArray  `db:"sensitive_patterns"`
+	Action     SensitiveAction `db:"sensitive_action"`
+	Confirmed  pq.StringArray  `db:"confirmed_patterns"`
+	AsksNobody bool            `db:"asks_nobody"`
+}
+
+// finder returns the finder of all patterns that are not in except. usual are the texts of the installation's patterns.
+func (g guarded) finder(usual, except []string) (finder Finder, err error) {
+	texts := []string(g.Patterns)
+	if g.Patterns == nil {
 		texts = usual
 	}
 	for _, text := range texts {
@@ -122,7 +137,62 @@ func (p People) Finder(ctx context.Context, projectID uuid.UUID, usual []string)
 		if err != nil {
 			return nil, err
 		}
-		finder = append(finder, pattern)
+		if !slices.Contains(except, pattern.Text) {
+			finder = append(finder, pattern)
+		}
 	}
 	return finder, nil
+}
+
+// Finder returns the finder of a project's sensitive patterns, and what happens when they match. usual are the texts of
+// the installation's patterns, which apply to projects without a list of their own.
+func (p People) Finder(ctx context.Context, projectID uuid.UUID,
+	usual []string) (finder Finder, action SensitiveAction, err error) {
+	const query = `SELECT sensitive_patterns, sensitive_action FROM projects WHERE id = $1`
+	var found guarded
+	if err := p.db.GetContext(ctx, &found, query, projectID); err != nil {
+		return nil, "", pg.Classify("read a project's sensitive patterns", err)
+	}
+	finder, err = found.finder(usual, nil)
+	return finder, found.Action, err
+}
+
+// LaunchFinders returns the finders for what a launch shows to the models that judge and group answers: one for
+// questions and prompts, without the patterns that somebody confirmed for the task, and one for answers. The latter has
+// all patterns, because nobody has seen new answers, unless the launch only assesses existing ones: these were part of
+// what was confirmed when it was started.
+func (p People) LaunchFinders(ctx context.Context, launchID uuid.UUID,
+	usual []string) (questions, answers Finder, err error) {
+	const query = `
+		SELECT p.sensitive_patterns, p.sensitive_action, t.confirmed_patterns,
+			l.kind IN ('EVALUATE', 'MEANING') AS asks_nobody
+		FROM launches l
+		JOIN evaluation_tasks t ON t.id = l.task_id
+		JOIN projects p ON p.id = t.project_id
+		WHERE l.id = $1`
+	var found guarded
+	if err := p.db.GetContext(ctx, &found, query, launchID); err != nil {
+		return nil, nil, pg.Classify("read a launch's sensitive patterns", err)
+	}
+	if found.Action != SensitiveConfirm {
+		found.Confirmed = nil
+	}
+	if questions, err = found.finder(usual, found.Confirmed); err != nil || found.AsksNobody {
+		return questions, questions, err
+	}
+	answers, err = found.finder(usual, nil)
+	return questions, answers, err
+}
+
+// ConfirmPatterns adds patterns to those that somebody has confirmed for a task of a project.
+func (p People) ConfirmPatterns(ctx context.Context, projectID, taskID uuid.UUID, patterns []string) error {
+	if len(patterns) == 0 {
+		return nil
+	}
+	const add = `
+		UPDATE evaluation_tasks
+		SET confirmed_patterns = ARRAY(SELECT DISTINCT unnest(confirmed_patterns || $2::text[]) ORDER BY 1)
+		WHERE id = $1 AND project_id = $3`
+	_, err := p.db.ExecContext(ctx, add, taskID, pq.StringArray(patterns), projectID)
+	return pg.Classify("confirm sensitive patterns", err)
 }

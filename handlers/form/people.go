@@ -89,6 +89,8 @@ func choicesOf(wrong *identity.FieldError) []string {
 	switch {
 	case errors.Is(wrong, identity.ErrUnknownRole):
 		return texts(people.Roles)
+	case errors.Is(wrong, identity.ErrUnknownAction):
+		return texts(people.SensitiveActions)
 	case errors.Is(wrong, identity.ErrUnknownKind):
 		return texts(people.ShareKinds)
 	case errors.Is(wrong, identity.ErrViewKind):

@@ -172,6 +172,25 @@ func SendFile(c echo.Context, file io.ReadSeeker, name, extension string) {
 	http.ServeContent(c.Response(), c.Request(), "dataset."+extension, time.Time{}, file)
 }
 
+// Disclosure returns the sensitive content that must be confirmed before a request to path with this query is repeated;
+// nil if err has another cause.
+func Disclosure(c echo.Context, err error, path string, query url.Values) *ui.Disclosure {
+	content := request.UnconfirmedContent(c.Request().Context(), err)
+	if content == nil {
+		return nil
+	}
+	query = maps.Clone(query)
+	if query == nil {
+		query = url.Values{}
+	}
+	query.Set(request.ConfirmParameter, content.Confirmation)
+	shown := &ui.Disclosure{Total: content.Total, Action: paths.WithQuery(path, query)}
+	for _, one := range content.Places {
+		shown.Places = append(shown.Places, ui.DisclosedPlace(one))
+	}
+	return shown
+}
+
 // Probe returns the view of a test call's result.
 func Probe(answer protocol.Answer) ui.Probe {
 	probe := ui.Probe{

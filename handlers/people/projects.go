@@ -248,7 +248,7 @@ func (h *handler) settingsOf(p people.Project) Settings {
 	}
 	traceURL := string(p.TraceURL)
 	return Settings{append([]string{}, p.ReviewReasons...), &p.SmallestPoints, &p.SmallestPercent, &traceURL,
-		&patterns}
+		&patterns, &p.SensitiveAction}
 }
 
 // applySettings stores the settings that a project's own administrators may change.
@@ -259,7 +259,7 @@ func (h *handler) applySettings(ctx context.Context, before people.Project,
 		own[n] = request.StorableText(one)
 	}
 	set := people.ProjectSettings{ReviewReasons: own, SmallestPoints: settings.SmallestPoints,
-		SmallestPercent: settings.SmallestPercent}
+		SmallestPercent: settings.SmallestPercent, SensitiveAction: settings.SensitiveAction}
 	if settings.TraceURL != nil {
 		template := people.TraceTemplate(strings.TrimSpace(request.StorableText(*settings.TraceURL)))
 		set.TraceURL = &template
@@ -284,7 +284,7 @@ func (h *handler) applySettings(ctx context.Context, before people.Project,
 func (s Settings) view() map[string]any {
 	return map[string]any{"review_reasons": s.ReviewReasons, "smallest_points": *s.SmallestPoints,
 		"smallest_percent": *s.SmallestPercent, "trace_url": *s.TraceURL,
-		"sensitive_patterns": *s.SensitivePatterns}
+		"sensitive_patterns": *s.SensitivePatterns, "sensitive_action": *s.SensitiveAction}
 }
 
 // changeSettings changes the settings that a project's own administrators may change: its reasons for verdicts and
@@ -312,6 +312,9 @@ func (h *handler) changeSettings(c echo.Context) error {
 	}
 	if _, isThere := submitted.Values["sensitive_patterns"]; isThere {
 		settings.SensitivePatterns = &patterns
+	}
+	if action, isThere := submitted.Values["sensitive_action"]; isThere {
+		settings.SensitiveAction = (*people.SensitiveAction)(&action)
 	}
 	settings.SmallestPoints, settings.SmallestPercent = typedNumber(submitted.Values, "smallest_points"),
 		typedNumber(submitted.Values, "smallest_percent")

@@ -51,11 +51,12 @@ type Workspace struct {
 
 // Settings are the settings of a project that its own administrators can change.
 type Settings struct {
-	ReviewReasons     []string  `json:"review_reasons" nullable:"false" maxItems:"10" doc:"Reasons for verdicts in addition to number, conclusion, omission, citation and format: at most 10 texts of at most 40 characters each" example:"[\"语气不当\"]"`
-	SmallestPoints    *float64  `json:"smallest_points,omitempty" minimum:"0" maximum:"100" doc:"The smallest difference between shares that matters, in percentage points; unchanged if absent" example:"1"`
-	SmallestPercent   *float64  `json:"smallest_percent,omitempty" minimum:"0" maximum:"100" doc:"The smallest difference between times, tokens or costs that matters, in percent; unchanged if absent" example:"5"`
-	TraceURL          *string   `json:"trace_url,omitempty" doc:"Template of addresses in the agents' tracing, to which the ids of runs lead: http or https, with {trace_id}, {agent_trace_id} or both after the host; empty means no links; unchanged if absent" example:"https://trace.example/{trace_id}"`
-	SensitivePatterns *[]string `json:"sensitive_patterns,omitempty" maxItems:"100" doc:"Content that no launch may send: words, or RE2 regular expressions between slashes, of at most 200 characters each; unchanged if absent. An empty list turns the check off; a list equal to SENSITIVE_PATTERNS makes the project follow that setting" example:"[\"绝密\",\"/\\\\d{17}[0-9X]/\"]"`
+	ReviewReasons     []string                `json:"review_reasons" nullable:"false" maxItems:"10" doc:"Reasons for verdicts in addition to number, conclusion, omission, citation and format: at most 10 texts of at most 40 characters each" example:"[\"语气不当\"]"`
+	SmallestPoints    *float64                `json:"smallest_points,omitempty" minimum:"0" maximum:"100" doc:"The smallest difference between shares that matters, in percentage points; unchanged if absent" example:"1"`
+	SmallestPercent   *float64                `json:"smallest_percent,omitempty" minimum:"0" maximum:"100" doc:"The smallest difference between times, tokens or costs that matters, in percent; unchanged if absent" example:"5"`
+	TraceURL          *string                 `json:"trace_url,omitempty" doc:"Template of addresses in the agents' tracing, to which the ids of runs lead: http or https, with {trace_id}, {agent_trace_id} or both after the host; empty means no links; unchanged if absent" example:"https://trace.example/{trace_id}"`
+	SensitivePatterns *[]string               `json:"sensitive_patterns,omitempty" maxItems:"100" doc:"Content that no launch may send: words, or RE2 regular expressions between slashes, of at most 200 characters each; unchanged if absent. An empty list turns the check off; a list equal to SENSITIVE_PATTERNS makes the project follow that setting" example:"[\"绝密\",\"/\\\\d{17}[0-9X]/\"]"`
+	SensitiveAction   *people.SensitiveAction `json:"sensitive_action,omitempty" enum:"refuse,confirm" doc:"What happens when a launch matches sensitive_patterns; refuse: it is not started; confirm: it is started once its request confirms the places that were found (confirm_sensitive); unchanged if absent" example:"confirm"`
 }
 
 // Used is the usage of a project; days and months are in Beijing time.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"wending/db/people"
-	"wending/jobs/tasks"
 )
 
 // AuditEntry is the audit entry of a request.
@@ -18,6 +17,8 @@ type AuditRecord struct {
 	AuditEntry
 	// Begin stores the entry before anything is done, so that the entry cannot be lost.
 	Begin func(context.Context) error
+	// confirmed describes the sensitive content that the request confirmed.
+	confirmed *confirmedContent
 }
 
 type auditKey struct{}
@@ -97,13 +98,3 @@ func addFields(fields map[string]any, row reflect.Value) {
 
 // Same reports whether two values of fields are the same for the audit.
 func Same(a, b any) bool { return reflect.DeepEqual(a, b) }
-
-// WithheldAction is the audit's action for a request that was refused because of what it would have sent.
-const WithheldAction = "task.withhold"
-
-// Withheld records that a request was refused because of what it would have sent: the places, but no text.
-func Withheld(ctx context.Context, places []tasks.SensitiveMatch) {
-	Note(ctx, func(e *AuditEntry) {
-		e.Action, e.Before, e.After = WithheldAction, "", asJSON(map[string]any{"places": places})
-	})
-}

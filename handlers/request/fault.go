@@ -448,24 +448,6 @@ func DatasetFault(err error) *Fault {
 	return f
 }
 
-// sensitiveFault returns the fault of a launch that would send content that its project forbids.
-func sensitiveFault(wrong *tasks.SensitiveError) *Fault {
-	first := wrong.Matches[0]
-	f := NewFault(CodeSensitiveContent).With("Column", first.Column).With("Pattern", first.Pattern).
-		With("Places", len(wrong.Matches))
-	switch f = f.With("Row", strconv.Itoa(first.Row)); {
-	case first.Row == 0:
-		f = f.WithMessage("error.SENSITIVE_PROMPT")
-	case wrong.InFile:
-		f = f.WithMessage("error.SENSITIVE_ROW")
-	}
-	for _, one := range wrong.Matches {
-		f.rows = append(f.rows, dataset.RowError{Row: one.Row, Column: one.Column, Problem: "sensitive",
-			Args: map[string]any{"Pattern": one.Pattern}})
-	}
-	return f
-}
-
 // ArchiveFault returns the fault of an invalid archive.
 func ArchiveFault(wrong *archive.Error) *Fault {
 	f := NewFault(CodeArchiveInvalid).WithMessage("archive." + wrong.Problem).WithCause(wrong)

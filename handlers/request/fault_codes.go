@@ -19,6 +19,7 @@ const (
 	CodeParameterInvalid    = "PARAMETER_INVALID"
 	CodeTaskTooLarge        = "TASK_TOO_LARGE"
 	CodeSensitiveContent    = "SENSITIVE_CONTENT"
+	CodeUnconfirmed         = "SENSITIVE_UNCONFIRMED"
 	CodeArchiveInvalid      = "ARCHIVE_INVALID"
 	CodeRequestInvalid      = "REQUEST_INVALID"
 	CodeRequestTooLarge     = "REQUEST_TOO_LARGE"
@@ -62,6 +63,7 @@ var statuses = map[string]int{
 	CodeParameterInvalid:          http.StatusUnprocessableEntity,
 	CodeTaskTooLarge:              http.StatusUnprocessableEntity,
 	CodeSensitiveContent:          http.StatusUnprocessableEntity,
+	CodeUnconfirmed:               http.StatusUnprocessableEntity,
 	CodeArchiveInvalid:            http.StatusUnprocessableEntity,
 	CodeRequestInvalid:            http.StatusUnprocessableEntity,
 	CodeRequestTooLarge:           http.StatusRequestEntityTooLarge,

@@ -38,6 +38,8 @@ type Info struct {
 	HasAccounts bool
 	// IsSecure reports that the request came over HTTPS.
 	IsSecure bool
+	// Confirmation is the value of ConfirmParameter.
+	Confirmation string
 	// ID is the request's id, as in the log.
 	ID string
 	// TakeUpload counts an upload of the project, or returns the reason why the project accepts no more.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,7 +39,9 @@ type failure struct {
 	Code    string              `json:"code" doc:"Stable code of the error" example:"TASK_NOT_FOUND"`
 	Message string              `json:"message" doc:"Explanation in the request's language" example:"任务不存在"`
 	Details []request.RowDetail `json:"details,omitempty" doc:"Invalid rows of the dataset, at most 20, or invalid fields and query parameters, for which row is 0 and column is the name"`
-	Current any                 `json:"current,omitempty" doc:"For REVIEW_CONFLICT: the current review; absent if it was withdrawn or there is none"`
+	// Confirmation belongs to SENSITIVE_UNCONFIRMED.
+	Confirmation string `json:"confirmation,omitempty" doc:"For SENSITIVE_UNCONFIRMED: the value of confirm_sensitive with which the request is accepted, as long as the content is the same" example:"5f0c2d9a1b7e4c36"`
+	Current      any    `json:"current,omitempty" doc:"For REVIEW_CONFLICT: the current review; absent if it was withdrawn or there is none"`
 }
 
 // Error implements error.
@@ -71,6 +74,9 @@ func newFailure(ctx context.Context, err error) *failure {
 		details = []request.RowDetail{{Column: name, Message: f.Message(locale)}}
 	}
 	body := &failure{status: f.Status(), Code: f.Code(), Message: f.Message(locale), Details: details}
+	if unconfirmed := request.UnconfirmedContent(ctx, err); unconfirmed != nil {
+		body.Confirmation = unconfirmed.Confirmation
+	}
 	if conflict := (*Conflict)(nil); errors.As(err, &conflict) {
 		body.Current = conflict.Current
 	}
@@ -119,6 +125,10 @@ func Register[I, O any](api huma.API, failed Failed, e Endpoint, handle func(con
 		Tags:          []string{e.Tag},
 		DefaultStatus: e.Status, MaxBodyBytes: e.MaxBytes, Responses: map[string]*huma.Response{},
 		Metadata: map[string]any{schemasKey: api.OpenAPI().Components.Schemas},
+	}
+	if slices.Contains(e.Faults, request.CodeSensitiveContent) {
+		e.Faults = append(slices.Clone(e.Faults), request.CodeUnconfirmed)
+		operation.Parameters = append(operation.Parameters, confirmation())
 	}
 	if e.HasColumns {
 		operation.Parameters = append(operation.Parameters, Columns())

@@ -53,6 +53,16 @@ func Columns() *huma.Param {
 	}
 }
 
+// confirmation describes the parameter that confirms sensitive content.
+func confirmation() *huma.Param {
+	return &huma.Param{
+		Name: request.ConfirmParameter, In: "query",
+		Description: "Confirms that sensitive content is sent, in a project whose sensitive_action is confirm: the " +
+			"confirmation that the response SENSITIVE_UNCONFIRMED to the same request contains",
+		Schema: &huma.Schema{Type: huma.TypeString}, Example: "5f0c2d9a1b7e4c36",
+	}
+}
+
 func unknownParameter(ctx huma.Context) error {
 	address := ctx.URL()
 	query, err := url.ParseQuery(address.RawQuery)

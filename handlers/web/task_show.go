@@ -276,13 +276,42 @@ func (p *Pages) appendQuestions(c echo.Context) error {
 		return err
 	}
 	defer submitted.Release()
+	staged := submitted.Value("dataset_token")
+	if submitted.File == nil && staged != "" { // the file waited while its content was being confirmed
+		file, err := p.Staging.Get(c.Request().Context(), pages.Browser(c), staged)
+		if err != nil {
+			return err
+		}
+		submitted = submitted.WithFile(file)
+	}
 	if _, err := form.Append(c.Request().Context(), p.Tasks, task, submitted); err != nil {
+		if found := pages.Disclosure(c, err, c.Request().URL.Path, nil); found != nil {
+			return p.confirmAppended(c, *found, submitted)
+		}
 		if refused := request.FaultOf(err); refused.Status() == http.StatusUnprocessableEntity {
 			return p.renderSettings(c, refused.Status(), task, pages.Refusal(c, refused))
 		}
 		return err
 	}
+	p.Staging.Drop(c.Request().Context(), pages.Browser(c), staged)
 	return pages.Done(c, paths.Task(task.ID), "append")
+}
+
+// confirmAppended asks to confirm sensitive content in questions that are added to a task, or in the task. The file
+// waits on the server.
+func (p *Pages) confirmAppended(c echo.Context, found ui.Disclosure, submitted *form.Upload) error {
+	token, err := p.Staging.Put(c.Request().Context(), pages.Browser(c), submitted.File.File)
+	if err != nil {
+		return err
+	}
+	found.Values = url.Values{"dataset_token": {token}}
+	for name, value := range submitted.Values {
+		if name != "dataset_token" {
+			found.Values.Set(name, value)
+		}
+	}
+	submitted.Release()
+	return p.askToConfirm(c, found)
 }
 
 // extendTask adds runs to every question of a task.

@@ -151,6 +151,12 @@ func (p *Pages) ShowError(c echo.Context, f *request.Fault) error {
 	if isNear, err := pages.Nearest(c, f); isNear {
 		return err
 	}
+	if c.Request().Method == http.MethodPost {
+		if found := pages.Disclosure(c, f, c.Request().URL.Path, c.QueryParams()); found != nil {
+			found.Values = c.Request().PostForm
+			return p.askToConfirm(c, *found)
+		}
+	}
 	message := f.Message(pages.Locale(c))
 	if request.IsInternal(f) && c.Request().Method == http.MethodGet {
 		switch c.Path() {
@@ -166,6 +172,23 @@ func (p *Pages) ShowError(c echo.Context, f *request.Fault) error {
 	}
 	frame := pages.Frame(c, p.Version, pages.Locale(c).Text("error.title"), "")
 	return pages.Render(c, f.Status(), ui.ErrorPage(frame, message, paths.Tasks, task))
+}
+
+// askToConfirm shows the sensitive content that an action would send, with a button that repeats the action. htmx shows
+// it instead of the page on which the action was chosen.
+func (p *Pages) askToConfirm(c echo.Context, found ui.Disclosure) error {
+	back := paths.Tasks
+	if id, err := request.ID(c.Param("taskId"), db.KindTask); err == nil {
+		back = paths.Task(id)
+	}
+	if request.IsFragment(c.Request()) {
+		for name, value := range map[string]string{"HX-Retarget": "#main", "HX-Reselect": "#main", "HX-Reswap": "outerHTML"} {
+			c.Response().Header().Set(name, value)
+		}
+	}
+	frame := pages.Frame(c, p.Version, pages.Locale(c).Text("disclosure.heading"), ui.SectionTasks)
+	frame.Styles = []string{"form.css"}
+	return pages.Render(c, http.StatusUnprocessableEntity, ui.DisclosurePage(frame, found, back))
 }
 
 // saveSettings sets the language, theme or project and returns to the page.

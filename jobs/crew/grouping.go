@@ -2,7 +2,6 @@ package crew
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"wending/db/engine"
@@ -45,7 +44,7 @@ func (g *grouping) prepare(c *crew, unit *claimed) (may, isParked bool) {
 		g.result.Keys = append(g.result.Keys, answer.Key)
 	}
 	g.grouper = tasks.Grouper(unit.Item, texts, c.LaunchID)
-	g.refusal = c.Screen.Refuse(c.calls, slices.Values(append(texts, unit.Item.Question)))
+	g.refusal = c.Screen.RefuseAnswers(c.calls, unit.Item.Question, texts)
 	return true, false
 }
 

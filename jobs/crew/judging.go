@@ -3,7 +3,6 @@ package crew
 import (
 	"context"
 	"errors"
-	"maps"
 	"strings"
 	"time"
 
@@ -54,7 +53,7 @@ func (j *judging) prepare(c *crew, unit *claimed) (may, isParked bool) {
 		return false, true
 	}
 	j.judge, j.values = c.Judges[unit.Evaluator], values
-	j.refusal = c.Screen.Refuse(c.calls, maps.Values(values))
+	j.refusal = c.Screen.RefuseAnswer(c.calls, values)
 	return true, false
 }
 

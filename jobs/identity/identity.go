@@ -304,8 +304,8 @@ func (s Service) ChangeProject(ctx context.Context, project people.Project) (peo
 
 // SetProjectSettings replaces the settings that a project's own administrators can change: its reasons for verdicts,
 // without duplicates and without the common reasons, the smallest differences that matter, where traces are shown, and
-// the sensitive patterns. Faults are returned as FieldErrors of "review_reasons", "smallest_points",
-// "smallest_percent", "trace_url" and "sensitive_patterns".
+// the sensitive patterns with what happens when they match. Faults are returned as FieldErrors of "review_reasons",
+// "smallest_points", "smallest_percent", "trace_url", "sensitive_patterns" and "sensitive_action".
 func (s Service) SetProjectSettings(ctx context.Context, projectID uuid.UUID,
 	settings people.ProjectSettings) (people.Project, error) {
 	var c checks
@@ -330,6 +330,9 @@ func (s Service) SetProjectSettings(ctx context.Context, projectID uuid.UUID,
 	}
 	if to := settings.TraceURL; to != nil && *to != "" && !to.IsValid() {
 		c.fail("trace_url", ErrTraceURL)
+	}
+	if to := settings.SensitiveAction; to != nil && !slices.Contains(people.SensitiveActions, *to) {
+		c.fail("sensitive_action", ErrUnknownAction)
 	}
 	c.within("sensitive_patterns", len(settings.SensitivePatterns), 0, people.MaxPatterns, ErrReasons)
 	for _, one := range settings.SensitivePatterns {
@@ -445,6 +448,9 @@ func (s Service) RevokeToken(ctx context.Context, projectID uuid.UUID, owner *uu
 	}
 	return token, s.store.RevokeToken(ctx, id)
 }
+
+// ErrUnknownAction means that there is no such people.SensitiveAction.
+var ErrUnknownAction = errors.New("unknown action")
 
 // ErrUnknownKind means that there is no such kind of link. ErrNoReplay means that a link to a replay does not name
 // exactly one question or unit with runs, or that a link of another kind names one.

@@ -518,7 +518,7 @@ func (s *Service) TryJudge(ctx context.Context, scope db.Scope, config json.RawM
 	if err != nil {
 		return tried, err
 	}
-	if refusal := screen.Refuse(ctx, maps.Values(values)); refusal != nil {
+	if refusal := screen.RefuseAnswer(ctx, values); refusal != nil {
 		tried.Answer = *refusal
 		tried.ErrorMessage = evaluate.JudgeUnanswered(tried.ErrorCode, tried.ErrorMessage)
 		tried.JudgeVerdict = read.Decide(nil)

@@ -109,7 +109,7 @@ func (s *Scheduler) copy(ctx context.Context, due entries.Schedule) (entries.Fir
 	}
 	task, err := s.prepare(ctx, due, source)
 	if err == nil {
-		err = s.Tasks.Admits(ctx, task)
+		err = s.Tasks.Admits(ctx, &task)
 	}
 	if reason := reasonOf(err); reason != "" {
 		s.Log.InfoContext(ctx, "schedule could not copy its task", "schedule_id", due.ID, "task_id", source.ID,

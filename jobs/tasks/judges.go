@@ -104,6 +104,13 @@ func JudgeTarget(model NewTarget, config json.RawMessage) (NewTarget, error) {
 	return model, err
 }
 
+// The values for a judge's template that come from answers and not from the dataset: the answer to judge, and the earlier
+// turns of its conversation.
+const (
+	valueOfAnswer  = "answer"
+	valueOfHistory = "history"
+)
+
 // Subject reads the answer that a unit's judge rates, with the values for its template.
 func Subject(ctx context.Context, store *db.Store, task db.Task, unit db.Unit) (values map[string]string, err error) {
 	run, err := engine.NewEvaluations(store).Subject(ctx, *unit.SubjectRunID, evaluate.MaxText)
@@ -111,13 +118,13 @@ func Subject(ctx context.Context, store *db.Store, task db.Task, unit db.Unit) (
 		return nil, err
 	}
 	values = Values(unit.Item, task.VariableNames)
-	values["answer"], values["expected"], values["history"] = TextOf(run.Response), unit.StandardAnswer, ""
+	values[valueOfAnswer], values["expected"], values[valueOfHistory] = TextOf(run.Response), unit.StandardAnswer, ""
 	if unit.Series == nil {
 		return values, nil
 	}
 	turn, _, err := engine.NewConversations(store).HistoryOf(ctx, run, task.ID, protocol.MaxRendered)
 	for _, exchange := range turn.History {
-		values["history"] += fmt.Sprintf("user: %s\n\nassistant: %s\n\n", exchange.Question, exchange.Answer)
+		values[valueOfHistory] += fmt.Sprintf("user: %s\n\nassistant: %s\n\n", exchange.Question, exchange.Answer)
 	}
 	return values, err
 }

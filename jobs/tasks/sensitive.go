@@ -2,9 +2,12 @@ package tasks
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"iter"
+	"hash"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -20,47 +23,62 @@ import (
 type SensitiveMatch struct {
 	// Row is the number of the question, from 1, or of its row if InFile is true; 0 means a prompt.
 	Row int `json:"row"`
-	// Column is the column of the question, columnOfAnswers, or the prompt.
+	// Column is the column of the question, valueOfAnswer for one of its answers, or the prompt.
 	Column  string `json:"column"`
 	Pattern string `json:"pattern"`
 }
 
-// columnOfAnswers stands for the answers to a question, which a launch sends to models that judge or group them.
-const columnOfAnswers = "answer"
-
-// SensitiveError means that a launch would send content that its project forbids. Matches are the first places.
+// SensitiveError means that a launch would send content that its project forbids, or allows only if a person confirms
+// it. Matches are the first places.
 type SensitiveError struct {
 	Matches []SensitiveMatch
+	// Places is how many places were found. The search for content that is forbidden ends after mostMatches.
+	Places int
 	// InFile is true if the matches are in the rows of a file whose questions are added to a task.
 	InFile bool
+	// Confirmation identifies all places with their content: a request that repeats it may send them. It is empty if
+	// the content is forbidden.
+	Confirmation string
 }
 
 func (e *SensitiveError) Error() string {
-	return fmt.Sprintf("%d places with sensitive content", len(e.Matches))
+	return fmt.Sprintf("%d places with sensitive content", e.Places)
 }
 
-// mostMatches is the maximum number of places in a SensitiveError.
+// mostMatches is the maximum number of matches in a SensitiveError.
 const mostMatches = 20
 
 // leaving looks for sensitive content in the texts that a launch sends to agents, and to the models that judge and
 // group answers.
 type leaving struct {
-	ctx     context.Context
-	finder  people.Finder
-	matches []SensitiveMatch
-	inFile  bool
+	ctx        context.Context
+	finder     people.Finder
+	mayConfirm bool
+	matches    []SensitiveMatch
+	places     int
+	patterns   []string
+	inFile     bool
+	// content is the hash of all places that were found.
+	content hash.Hash
 }
 
 func (l *leaving) add(row int, column, text string) {
 	for _, pattern := range l.finder.Find(l.ctx, text) {
-		if len(l.matches) < mostMatches {
+		if l.places++; len(l.matches) < mostMatches {
 			l.matches = append(l.matches, SensitiveMatch{row, column, pattern})
 		}
+		if !slices.Contains(l.patterns, pattern) {
+			l.patterns = append(l.patterns, pattern)
+		}
+		fmt.Fprintf(l.content, "%d %q %q %q\n", row, column, pattern, text)
 	}
 }
 
-// isOver reports whether the remaining texts need not be checked.
-func (l *leaving) isOver() bool { return len(l.matches) == mostMatches || l.ctx.Err() != nil }
+// isOver reports whether the remaining texts need not be checked. If a person may confirm the launch, all of them are:
+// what is confirmed must be complete.
+func (l *leaving) isOver() bool {
+	return l.places >= mostMatches && !l.mayConfirm || l.ctx.Err() != nil
+}
 
 func (l *leaving) addQuestion(row int, question, answer string, system, context *string, names, values []string) {
 	l.add(row, dataset.ColumnQuestion, question)
@@ -94,32 +112,47 @@ func (l *leaving) addPrompts(task db.Task) {
 }
 
 // checkLeaving calls add, which adds the texts that a launch in a project sends, and returns a *SensitiveError if they
-// match the project's patterns. If the project has no patterns, add is not called.
-func (s *Service) checkLeaving(ctx context.Context, projectID uuid.UUID, add func(*leaving) error) error {
-	finder, err := people.New(s.Store).Finder(ctx, projectID, s.SensitivePatterns)
+// match the project's patterns, unless a person has confirmed all places: then it returns the patterns that they match.
+// If the project has no patterns, add is not called.
+func (s *Service) checkLeaving(ctx context.Context, projectID uuid.UUID,
+	add func(*leaving) error) (confirmed []string, err error) {
+	finder, action, err := people.New(s.Store).Finder(ctx, projectID, s.SensitivePatterns)
 	if err != nil || len(finder) == 0 {
-		return err
+		return nil, err
 	}
-	l := &leaving{ctx: ctx, finder: finder}
+	l := &leaving{ctx: ctx, finder: finder, mayConfirm: action == people.SensitiveConfirm, content: sha256.New()}
 	if err := add(l); err != nil {
-		return err
+		return nil, err
 	}
 	if ctx.Err() != nil {
-		return ctx.Err()
+		return nil, ctx.Err()
 	}
-	if len(l.matches) == 0 {
-		return nil
+	if l.places == 0 {
+		return nil, nil
 	}
-	if s.Withheld != nil {
-		s.Withheld(ctx, l.matches)
+	found := &SensitiveError{Matches: l.matches, Places: l.places, InFile: l.inFile}
+	if l.mayConfirm {
+		found.Confirmation = hex.EncodeToString(l.content.Sum(nil)[:8])
 	}
-	return &SensitiveError{l.matches, l.inFile}
+	if s.Confirmed != nil && s.Confirmed(ctx, found) {
+		return l.patterns, nil
+	}
+	return nil, found
+}
+
+// checkTask is checkLeaving for a task that exists. It stores the patterns that were confirmed.
+func (s *Service) checkTask(ctx context.Context, task db.Task, add func(*leaving) error) error {
+	confirmed, err := s.checkLeaving(ctx, task.ProjectID, add)
+	if err != nil {
+		return err
+	}
+	return people.New(s.Store).ConfirmPatterns(ctx, task.ProjectID, task.ID, confirmed)
 }
 
 // checkNew is checkLeaving for a new task and its launch, if it has one.
-func (s *Service) checkNew(ctx context.Context, n db.NewTask) error {
+func (s *Service) checkNew(ctx context.Context, n db.NewTask) (confirmed []string, err error) {
 	if n.Launch == nil {
-		return nil
+		return nil, nil
 	}
 	return s.checkLeaving(ctx, n.Task.ProjectID, func(l *leaving) error {
 		l.addPrompts(n.Task)
@@ -134,9 +167,9 @@ func (s *Service) checkNew(ctx context.Context, n db.NewTask) error {
 	})
 }
 
-// checkStored is checkLeaving for a launch of a task that exists.
+// checkStored is checkTask for a launch of a task that exists.
 func (s *Service) checkStored(ctx context.Context, task db.Task) error {
-	return s.checkLeaving(ctx, task.ProjectID, func(l *leaving) error {
+	return s.checkTask(ctx, task, func(l *leaving) error {
 		l.addPrompts(task)
 		items, err := engine.NewAdditions(s.Store).Items(ctx, task.ID)
 		if err != nil {
@@ -153,9 +186,9 @@ func (s *Service) checkStored(ctx context.Context, task db.Task) error {
 	})
 }
 
-// checkAnswers is checkLeaving for the answers of a task that a launch sends to a model.
+// checkAnswers is checkTask for the answers of a task that a launch sends to a model.
 func (s *Service) checkAnswers(ctx context.Context, task db.Task) error {
-	return s.checkLeaving(ctx, task.ProjectID, func(l *leaving) error {
+	return s.checkTask(ctx, task, func(l *leaving) error {
 		items, err := engine.NewAdditions(s.Store).Items(ctx, task.ID)
 		if err != nil {
 			return err
@@ -170,7 +203,7 @@ func (s *Service) checkAnswers(ctx context.Context, task db.Task) error {
 				return err
 			}
 			for _, answer := range answers {
-				l.add(place+1, columnOfAnswers, answer.Text)
+				l.add(place+1, valueOfAnswer, answer.Text)
 			}
 		}
 		return nil
@@ -179,28 +212,57 @@ func (s *Service) checkAnswers(ctx context.Context, task db.Task) error {
 
 // Screen withholds content that a project does not allow to be sent from the models that judge and group answers. It
 // works while a launch runs, because the answers did not exist when the launch was checked.
-type Screen struct{ finder people.Finder }
+type Screen struct{ questions, answers people.Finder }
 
-// NewScreen returns the screen of a project. usual are the patterns of projects without a list of their own.
+// NewScreen returns the screen for trials in a project, in which nothing can be confirmed. usual are the patterns of
+// projects without a list of their own.
 func NewScreen(ctx context.Context, store *db.Store, projectID uuid.UUID, usual []string) (Screen, error) {
-	finder, err := people.New(store).Finder(ctx, projectID, usual)
-	return Screen{finder}, err
+	finder, _, err := people.New(store).Finder(ctx, projectID, usual)
+	return Screen{finder, finder}, err
 }
 
-// Refuse returns the outcome of a call that would send one of some texts although the project does not allow it; nil if
-// the texts may be sent.
-func (s Screen) Refuse(ctx context.Context, texts iter.Seq[string]) *protocol.Answer {
-	for text := range texts {
-		if found := s.finder.Find(ctx, text); len(found) > 0 {
-			return &protocol.Answer{Status: protocol.Failed, ErrorCode: evaluate.CodeWithheld, ErrorMessage: found[0]}
+// NewLaunchScreen returns the screen of a launch: what somebody confirmed when it was started may be sent.
+func NewLaunchScreen(ctx context.Context, store *db.Store, launchID uuid.UUID, usual []string) (Screen, error) {
+	questions, answers, err := people.New(store).LaunchFinders(ctx, launchID, usual)
+	return Screen{questions, answers}, err
+}
+
+// RefuseAnswer returns the outcome of a call that would show one of a judge's values although the project does not allow
+// it; nil if all may be sent.
+func (s Screen) RefuseAnswer(ctx context.Context, values map[string]string) *protocol.Answer {
+	for name, value := range values {
+		finder := s.questions
+		if name == valueOfAnswer || name == valueOfHistory {
+			finder = s.answers
+		}
+		if refusal := withheld(finder.Find(ctx, value)); refusal != nil {
+			return refusal
 		}
 	}
 	return nil
 }
 
-// checkRows is checkLeaving for rows that are added to a task; matches have the row numbers of the file.
+// RefuseAnswers is like RefuseAnswer, for the answers to a question that are grouped.
+func (s Screen) RefuseAnswers(ctx context.Context, question string, answers []string) *protocol.Answer {
+	for _, answer := range answers {
+		if refusal := withheld(s.answers.Find(ctx, answer)); refusal != nil {
+			return refusal
+		}
+	}
+	return withheld(s.questions.Find(ctx, question))
+}
+
+// withheld returns the outcome of a call whose text matches patterns; nil if there are none.
+func withheld(patterns []string) *protocol.Answer {
+	if len(patterns) == 0 {
+		return nil
+	}
+	return &protocol.Answer{Status: protocol.Failed, ErrorCode: evaluate.CodeWithheld, ErrorMessage: patterns[0]}
+}
+
+// checkRows is checkTask for rows that are added to a task; matches have the row numbers of the file.
 func (s *Service) checkRows(ctx context.Context, task db.Task, set *dataset.Dataset) error {
-	return s.checkLeaving(ctx, task.ProjectID, func(l *leaving) error {
+	return s.checkTask(ctx, task, func(l *leaving) error {
 		l.inFile = true
 		for _, row := range set.Rows {
 			if l.isOver() {
@@ -213,12 +275,14 @@ func (s *Service) checkRows(ctx context.Context, task db.Task, set *dataset.Data
 	})
 }
 
-// CheckSample returns a *SensitiveError if a question with which an agent is tried out contains content that the
-// project forbids.
+// CheckSample returns a *SensitiveError if a question with which an agent is tried out contains content that matches the
+// project's patterns.
 func (s *Service) CheckSample(ctx context.Context, projectID uuid.UUID, question, answer string,
 	system, userContext *string) error {
-	return s.checkLeaving(ctx, projectID, func(l *leaving) error {
+	_, err := s.checkLeaving(ctx, projectID, func(l *leaving) error {
+		l.mayConfirm = false // a trial is not worth it
 		l.addQuestion(1, question, answer, system, userContext, nil, nil)
 		return nil
 	})
+	return err
 }

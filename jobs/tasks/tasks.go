@@ -55,8 +55,9 @@ type Service struct {
 	MonthCost string
 	// SensitivePatterns match what no launch may send. They apply to projects without their own (people.ParsePattern).
 	SensitivePatterns []string
-	// Withheld is called when something is refused because of these patterns; nil means that it is not reported.
-	Withheld func(context.Context, []SensitiveMatch)
+	// Confirmed is called when a launch matches these patterns. It reports whether a person has confirmed that what was
+	// found may be sent; nil means that nobody can, as in a schedule.
+	Confirmed func(context.Context, *SensitiveError) bool
 	// Space measures the disk on which the installation stores data; nil means that this process stores none.
 	Space func() (blob.Space, error)
 	Log   *slog.Logger
@@ -266,7 +267,7 @@ func (s *Service) Create(ctx context.Context, scope db.Scope, by db.Actor, n New
 	if err != nil {
 		return uuid.Nil, err
 	}
-	if err := s.Admits(ctx, record); err != nil {
+	if err := s.Admits(ctx, &record); err != nil {
 		return uuid.Nil, err
 	}
 	id := record.Task.ID
@@ -303,7 +304,10 @@ func (s *Service) ReplaceDraft(ctx context.Context, by db.Actor, draft db.Task, 
 	if err != nil {
 		return err
 	}
-	if err := s.Admits(ctx, record); err != nil {
+	if err := s.Admits(ctx, &record); err != nil {
+		return err
+	}
+	if err := people.New(s.Store).ConfirmPatterns(ctx, draft.ProjectID, id, record.Confirmed); err != nil {
 		return err
 	}
 	// The file is stored just before the commit, while nobody can start the draft. If the commit fails, the draft's
@@ -323,11 +327,12 @@ func (s *Service) ReplaceDraft(ctx context.Context, by db.Actor, draft db.Task, 
 
 // Admits returns a *people.QuotaExceededError unless the project's quotas allow the task and its start, a
 // *SensitiveError if its launch would send what the project does not allow, and a *DiskFullError if the disk is full.
-func (s *Service) Admits(ctx context.Context, n db.NewTask) error {
+// The task gets the patterns that a person has confirmed.
+func (s *Service) Admits(ctx context.Context, n *db.NewTask) (err error) {
 	if err := s.HasRoom(); err != nil {
 		return err
 	}
-	if err := s.checkNew(ctx, n); err != nil {
+	if n.Confirmed, err = s.checkNew(ctx, *n); err != nil {
 		return err
 	}
 	return people.NewQuotas(s.Store).Admits(ctx, n.Task.ProjectID, func() (int, error) {

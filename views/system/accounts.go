@@ -262,7 +262,7 @@ func ActionName(locale text.Locale, action string) string {
 // OwnActions are the actions that have their own text.
 var OwnActions = []string{
 	"sign-in", "sign-in.refused", "sign-out", "user.password", "user.password_refused", "task.append", "task.archive",
-	"task.confirm", "task.extend", "task.group", "task.run", "task.withhold",
+	"task.confirm", "task.confirm_sensitive", "task.extend", "task.group", "task.run", "task.withhold",
 	"task.export", "task.print", "task.sign-off", "member.set", "project.settings", "review.pass",
 	"review.compare", "review.group", "review.sample", "review.set",
 	"session.end",

@@ -320,6 +320,9 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	for _, role := range people.Roles {
 		add("role.", string(role), "about."+string(role))
 	}
+	for _, action := range people.SensitiveActions {
+		add("projects.sensitive.", string(action))
+	}
 	add("sessions.by.", "password", "passkey", "password.passkey", "oidc", "setup")
 	add("archive.", archive.Problems...)
 	add("answers.format.", answers.Formats...)
@@ -332,7 +335,11 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	}
 	add("judging.", "verdict", "reasons", "note")
 	add("dataset.", "judging_columns", "judging_format")
-	add("dataset.row.", "judging_note", "judging_question", "judging_reasons", "judging_verdict", "sensitive")
+	add("dataset.row.", "judging_note", "judging_question", "judging_reasons", "judging_verdict", "sensitive",
+		"unconfirmed")
+	for _, code := range []string{request.CodeSensitiveContent, request.CodeUnconfirmed} {
+		add("error."+code+".", "prompt", "row")
+	}
 	add("error.range.", archive.Wanted...)
 	add("error.range.groups.", string(tasks.RunUnknown), string(tasks.RunMissing), string(tasks.RunRepeated),
 		string(tasks.RunApart))

@@ -342,6 +342,7 @@ func (h *Forms) showSubmission(c echo.Context, s *submission, status int, system
 		view.Errors["dataset_file"] = "" // the preview shows the fault, with the rows
 	}
 	if system != nil {
+		view.Disclosure = pages.Disclosure(c, system, paths.Tasks, nil)
 		key := "create.system"
 		if view.Preview != nil && view.Preview.Message == "" && view.Preview.Token == "" || s.Refused != nil &&
 			s.File != nil {
