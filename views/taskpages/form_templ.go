@@ -394,7 +394,7 @@ func nameField(form Form, placeholder string) templ.Component {
 		ctx = templ.ClearChildren(ctx)
 		templ_7745c5c3_Err = ui.Input(ui.Field{
 			Name: "task_name", Label: text.T(ctx, "create.name"), Value: form.Name, Error: form.Errors["task_name"], IsRequired: true,
-			Placeholder: placeholder, Attributes: templ.Attributes{"autocomplete": "off", "autofocus": true},
+			Placeholder: placeholder, Attributes: templ.Attributes{"autocomplete": "off", "autofocus": form.Disclosure == nil},
 		}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
