@@ -104,8 +104,8 @@ func JudgeTarget(model NewTarget, config json.RawMessage) (NewTarget, error) {
 	return model, err
 }
 
-// The values for a judge's template that come from answers and not from the dataset: the answer to judge, and the earlier
-// turns of its conversation.
+// The values for a judge's template that come from answers and not from the dataset: the answer to judge, and the
+// earlier turns of its conversation.
 const (
 	valueOfAnswer  = "answer"
 	valueOfHistory = "history"

@@ -70,7 +70,7 @@ func (l *leaving) add(row int, column, text string) {
 		if !slices.Contains(l.patterns, pattern) {
 			l.patterns = append(l.patterns, pattern)
 		}
-		fmt.Fprintf(l.content, "%d %q %q %q\n", row, column, pattern, text)
+		_, _ = fmt.Fprintf(l.content, "%d %q %q %q\n", row, column, pattern, text)
 	}
 }
 
@@ -227,8 +227,8 @@ func NewLaunchScreen(ctx context.Context, store *db.Store, launchID uuid.UUID, u
 	return Screen{questions, answers}, err
 }
 
-// RefuseAnswer returns the outcome of a call that would show one of a judge's values although the project does not allow
-// it; nil if all may be sent.
+// RefuseAnswer returns the outcome of a call that would show one of a judge's values although the project does not
+// allow it; nil if all may be sent.
 func (s Screen) RefuseAnswer(ctx context.Context, values map[string]string) *protocol.Answer {
 	for name, value := range values {
 		finder := s.questions
@@ -275,8 +275,8 @@ func (s *Service) checkRows(ctx context.Context, task db.Task, set *dataset.Data
 	})
 }
 
-// CheckSample returns a *SensitiveError if a question with which an agent is tried out contains content that matches the
-// project's patterns.
+// CheckSample returns a *SensitiveError if a question with which an agent is tried out contains content that matches
+// the project's patterns.
 func (s *Service) CheckSample(ctx context.Context, projectID uuid.UUID, question, answer string,
 	system, userContext *string) error {
 	_, err := s.checkLeaving(ctx, projectID, func(l *leaving) error {
