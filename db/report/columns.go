@@ -150,6 +150,12 @@ type Slices struct {
 	of map[int64]int
 }
 
+// Of returns the index of an item's value in Values; false if the item is not one of the task's.
+func (s Slices) Of(item int64) (place int, isKnown bool) {
+	place, isKnown = s.of[item]
+	return place, isKnown
+}
+
 // arrays returns the items and, for each, the index of its value.
 func (s Slices) arrays() (items, places pq.Int64Array) {
 	for item, place := range s.of {

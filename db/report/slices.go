@@ -41,8 +41,8 @@ type SliceVariant struct {
 	Levels, FactsDiffer map[string]int
 	// Passes summarises the evaluators' verdicts; it is the zero value if there are none.
 	Passes measure.Statistics
-	// Answered is the interval of the success rate, with questions as clusters.
-	Answered measure.Interval
+	// Answered and Agreed are the intervals of the success rate and of the agreement.
+	Answered, Agreed measure.Interval
 }
 
 // whole is the index of the slice that contains all questions.
@@ -292,7 +292,7 @@ func (r Report) CompareBy(ctx context.Context, second db.Task, place int,
 	for n, value := range values.Values {
 		none := func(measure.ComparedQuestion) bool { return false }
 		of := c.Only(none, func(q measure.ComparedQuestion) bool {
-			at, isKnown := values.of[q.ID]
+			at, isKnown := values.Of(q.ID)
 			return isKnown && at == n
 		})
 		if len(of.Pairs) > 0 {
@@ -364,7 +364,7 @@ func (r Report) NumbersBy(ctx context.Context, task db.Task, place int,
 	if err := r.countSettled(ctx, task.ID, numbers.Variants); err != nil {
 		return numbers, err
 	}
-	return numbers, r.addLevels(ctx, values, &numbers)
+	return numbers, r.addQuestions(ctx, values, clusters, &numbers)
 }
 
 // addErrors counts the errors of one variant's evaluations of the questions.
@@ -380,7 +380,7 @@ func (v *variantVerdicts) addErrors(errors []itemErrors, variant int) {
 func (s Slices) clusters(all map[int64]string, slice int) map[int64]string {
 	own := map[int64]string{}
 	for item, cluster := range all {
-		if place, isKnown := s.of[item]; isKnown && place == slice {
+		if place, isKnown := s.Of(item); isKnown && place == slice {
 			own[item] = cluster
 		}
 	}
@@ -409,10 +409,13 @@ func (r Report) evaluationErrors(ctx context.Context, task db.Task) (errors []it
 	return errors, pg.Classify("count the evaluations with errors", err)
 }
 
-// addLevels adds the number of questions at each level, and the number for each way in which facts differ.
-func (r Report) addLevels(ctx context.Context, values Slices, numbers *Numbers) error {
+// addQuestions adds what depends on questions as a whole: the number at each level, the number for each way in which
+// facts differ, and the interval of the agreement.
+func (r Report) addQuestions(ctx context.Context, values Slices, clusters map[int64]string, numbers *Numbers) error {
 	const read = `
-		SELECT s.slice, q.variant, q.level, coalesce(q.facts_differ, '') AS facts_differ, count(*) AS count
+		SELECT s.slice, q.variant, q.level, coalesce(q.facts_differ, '') AS facts_differ, count(*) AS count,
+			array_agg(q.item_id ORDER BY q.item_id) FILTER (WHERE q.agreement IS NOT NULL) AS agreed_items,
+			array_agg(q.agreement ORDER BY q.item_id) FILTER (WHERE q.agreement IS NOT NULL) AS agreements
 		FROM unnest($1::bigint[], $2::int[]) AS s (item_id, slice)
 		JOIN question_statistics q ON q.item_id = s.item_id
 		GROUP BY s.slice, q.variant, q.level, q.facts_differ`
@@ -420,14 +423,24 @@ func (r Report) addLevels(ctx context.Context, values Slices, numbers *Numbers) 
 	var rows []struct {
 		Slice int
 		levelCount
+		AgreedItems pq.Int64Array `db:"agreed_items"`
+		Agreements  pq.Float64Array
 	}
 	if err := r.db.SelectContext(ctx, &rows, read, items, places); err != nil {
-		return pg.Classify("count the levels of slices", err)
+		return pg.Classify("read the questions of slices", err)
 	}
 	var all []levelCount
-	of := make([][]levelCount, len(values.Values))
+	of, agreed := make([][]levelCount, len(values.Values)), make([]map[int]measure.Sample, len(values.Values))
 	for _, row := range rows {
 		all, of[row.Slice] = append(all, row.levelCount), append(of[row.Slice], row.levelCount)
+		if agreed[row.Slice] == nil {
+			agreed[row.Slice] = map[int]measure.Sample{}
+		}
+		sample := agreed[row.Slice][row.Variant]
+		for n, agreement := range row.Agreements {
+			sample.Add(agreement, clusters[row.AgreedItems[n]])
+		}
+		agreed[row.Slice][row.Variant] = sample
 	}
 	numbers.Levels, numbers.FactsDiffer = byVariant(all)
 	for n := range numbers.Slices {
@@ -435,6 +448,7 @@ func (r Report) addLevels(ctx context.Context, values Slices, numbers *Numbers) 
 		for v := range numbers.Slices[n].Variants {
 			one := &numbers.Slices[n].Variants[v]
 			one.Levels, one.FactsDiffer = levels[one.Number], differ[one.Number]
+			one.Agreed = agreed[n][one.Number].Share()
 		}
 	}
 	return nil

@@ -237,7 +237,7 @@ func (r Reader) judged(ctx context.Context, d *results.Document, contents Conten
 		return reviews, err
 	}
 	d.Reviews = reviews.OfQuestions
-	numbers, err := r.Summary(ctx, d.Task, "", false)
+	numbers, err := r.Summary(ctx, d.Task, Grouping{}, false)
 	if err != nil {
 		return reviews, err
 	}

@@ -132,7 +132,7 @@ func (r Reports) Prepare(ctx context.Context, task db.Task,
 func (r Reports) numbers(ctx context.Context, task db.Task,
 	head export.Report, pairs pairsOfTask) (lines []string, sheets []*export.Sheet, err error) {
 	locale := request.From(ctx).Locale
-	numbers, err := r.reader.Summary(ctx, task, "", false)
+	numbers, err := r.reader.Summary(ctx, task, Grouping{}, false)
 	if err != nil {
 		return nil, nil, err
 	}

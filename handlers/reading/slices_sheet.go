@@ -11,7 +11,7 @@ import (
 	"wending/views/text"
 )
 
-// slicedMost is how many columns of a dataset the sheet of slices covers.
+// slicedMost is how many columns of a dataset the sheet of slices and the report's sentences about them cover.
 const slicedMost = 10
 
 // slicesSheet returns a sheet with one row per variant for each value of each column by which the task's questions can

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -16,10 +17,11 @@ import (
 	"wending/views/summary"
 )
 
-// Summary reads a task's report in numbers; if by is the name of a column, also the numbers of each of its values.
+// Summary reads a task's report in numbers, and the numbers of the values of the grouping's columns.
 // Default ratings of judges count only if withDefaults is true.
-func (r Reader) Summary(ctx context.Context, task db.Task, by string, withDefaults bool) (summary.Summary, error) {
-	s := summary.Summary{Task: task, By: by, WithDefaults: withDefaults}
+func (r Reader) Summary(ctx context.Context, task db.Task, grouping Grouping,
+	withDefaults bool) (summary.Summary, error) {
+	s := summary.Summary{Task: task, Columns: grouping.Columns, By: grouping.By, WithDefaults: withDefaults}
 	var matrix [][]measure.ComparedQuestion
 	group, reading := errgroup.WithContext(ctx)
 	group.Go(func() (err error) { s.Decision, err = r.decision(reading, task); return err })
@@ -52,10 +54,55 @@ func (r Reader) Summary(ctx context.Context, task db.Task, by string, withDefaul
 	if s.Worst, s.WorstTotal, err = r.worst(ctx, matrix, s.Verdicts != nil); err != nil {
 		return s, err
 	}
+	if s.Spreads, err = r.spreads(ctx, task, matrix, s.Columns); err != nil {
+		return s, err
+	}
 	if len(matrix) > 1 {
 		s.Matrix, s.MatrixTotal, err = r.matrix(ctx, matrix, s.Verdicts != nil)
 	}
 	return s, err
+}
+
+// Grouping selects the columns of a dataset by which a summary groups the questions: By one in full, by each of
+// Columns in a sentence.
+type Grouping struct {
+	Columns []report.Column
+	By      string
+}
+
+// spreads finds the values of each column with the lowest and the highest mean share, over all variants. Values of a
+// single question are left out, and columns without two other values.
+func (r Reader) spreads(ctx context.Context, task db.Task, matrix [][]measure.ComparedQuestion,
+	columns []report.Column) (spreads []summary.Spread, err error) {
+	for _, column := range columns[:min(slicedMost, len(columns))] {
+		values, err := r.report.Slices(ctx, task.ID, column.Place)
+		if err != nil {
+			return nil, err
+		}
+		shares := make([]measure.Sample, len(values.Values))
+		for _, questions := range matrix {
+			for _, question := range questions {
+				share := shareOf(question, len(task.Evaluators) > 0)
+				if place, isKnown := values.Of(question.ID); isKnown && share != nil {
+					// a question's variants are not independent
+					shares[place].Add(*share, cmp.Or(question.Cluster, strconv.FormatInt(question.ID, 10)))
+				}
+			}
+		}
+		var known []summary.ValueShare
+		for n, value := range values.Values {
+			if mean := shares[n].Mean(); value != nil && shares[n].Clusters() > 1 && mean != nil {
+				known = append(known, summary.ValueShare{Value: *value, Share: *mean, Interval: shares[n].Share(),
+					Items: values.Items[n]})
+			}
+		}
+		if len(known) < 2 {
+			continue
+		}
+		slices.SortStableFunc(known, func(a, b summary.ValueShare) int { return cmp.Compare(a.Share, b.Share) })
+		spreads = append(spreads, summary.Spread{Column: column.Name, Lowest: known[0], Highest: known[len(known)-1]})
+	}
+	return spreads, nil
 }
 
 // numbers reads the numbers and verdicts of each variant and, if the summary names a column, of each of its values.

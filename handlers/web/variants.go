@@ -42,14 +42,13 @@ func (p *Pages) showSummary(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if by == "" && len(columns) == 1 { // there is nothing to choose
+	if by == "" && len(columns) > 0 {
 		by = columns[0].Name
 	}
-	s, err := p.reader.Summary(ctx, task, by, withDefaults)
+	s, err := p.reader.Summary(ctx, task, reading.Grouping{Columns: columns, By: by}, withDefaults)
 	if err != nil {
 		return err
 	}
-	s.Columns = columns
 	l := pages.Locale(c)
 	frame := pages.Frame(c, p.Version, l.Text("task.tab.of", "Tab", l.Text("task.tab.report"), "Name", task.Name),
 		ui.SectionTasks)

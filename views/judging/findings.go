@@ -133,5 +133,5 @@ func counted(locale text.Locale, counts map[string]int) string {
 		parts = append(parts, locale.Text("review.finding.count", "Name", name, "Count", count))
 	}
 	slices.Sort(parts)
-	return strings.Join(parts, locale.Text("create.missing.separator"))
+	return strings.Join(parts, locale.Text("word.list"))
 }

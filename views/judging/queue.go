@@ -190,7 +190,7 @@ func openByStage(locale text.Locale, r results.Report) (lines []openLine) {
 	}
 	for number := range stages {
 		if all := numbers[number]; len(all) > 0 {
-			list := strings.Join(all[:min(named, len(all))], locale.Text("create.missing.separator"))
+			list := strings.Join(all[:min(named, len(all))], locale.Text("word.list"))
 			if len(all) > named {
 				list += "…"
 			}

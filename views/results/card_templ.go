@@ -395,7 +395,7 @@ func standardPart(report Report, card Card) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else if report.View == Merged {
-			templ_7745c5c3_Err = standardText(report, card.Item.StandardAnswer).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = StandardText(card.Item.StandardAnswer, report.Format == nil).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -413,8 +413,8 @@ func standardPart(report Report, card Card) templ.Component {
 	})
 }
 
-// standardText is a standard answer block by block, folded after about six lines.
-func standardText(report Report, content string) templ.Component {
+// StandardText is a standard answer block by block, folded after about six lines; isWritten shows it as it is written.
+func StandardText(content string, isWritten bool) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -436,7 +436,7 @@ func standardText(report Report, content string) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		head, rest := standardBlocks(content)
-		blocks := marks.Answers{IsWritten: report.Format == nil}
+		blocks := marks.Answers{IsWritten: isWritten}
 		if len(head) == 0 {
 			templ_7745c5c3_Err = Folded(content, FoldQuestionAt).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {

@@ -584,7 +584,7 @@ func (l Laid) Voices() templ.Component {
 
 // Standard shows the standard answer block by block, formatted if answers are.
 func (l Laid) Standard() templ.Component {
-	return standardText(l.report, l.card.Item.StandardAnswer)
+	return StandardText(l.card.Item.StandardAnswer, l.report.Format == nil)
 }
 
 // way returns the address of the same page with one parameter changed.

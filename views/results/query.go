@@ -436,19 +436,10 @@ func (r Report) count(change func(*Query)) int {
 	return len(r.Shown(query))
 }
 
-func (r Report) countUnstable() (count int) {
+// countOf returns how many of all questions the filter and the review state of a query select.
+func (r Report) countOf(query Query) (count int) {
 	for _, item := range r.All {
-		if item.IsUnstable() {
-			count++
-		}
-	}
-	return count
-}
-
-// countTurns returns how many questions wait for the reader's verdict.
-func (r Report) countTurns() (count int) {
-	for _, item := range r.All {
-		if r.IsTurnOf(item, r.Reviewer) {
+		if r.passesFilter(item, query.Filter) && r.passesReview(item, query) {
 			count++
 		}
 	}

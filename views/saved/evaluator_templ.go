@@ -393,7 +393,7 @@ func ConfigLine(locale text.Locale, kind evaluate.Kind, config []byte) string {
 		case field.Type == evaluate.Choice:
 			parts = append(parts, locale.Text(choiceKey(field, value)))
 		default:
-			parts = append(parts, locale.Text("evaluator.part", "Name", label, "Value", strings.ReplaceAll(value, "\n", locale.Text("create.missing.separator"))))
+			parts = append(parts, locale.Text("evaluator.part", "Name", label, "Value", strings.ReplaceAll(value, "\n", locale.Text("word.list"))))
 		}
 	}
 	return text.Cut(strings.Join(parts, " · "), 200)

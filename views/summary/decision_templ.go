@@ -507,9 +507,9 @@ func judgedPart(s Summary) templ.Component {
 			for n, opinion := range said {
 				if n > 0 {
 					var templ_7745c5c3_Var19 string
-					templ_7745c5c3_Var19, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "review.turn.separator"))
+					templ_7745c5c3_Var19, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "word.list"))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/decision.templ`, Line: 179, Col: 42}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/summary/decision.templ`, Line: 179, Col: 30}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var19))
 					if templ_7745c5c3_Err != nil {
@@ -565,7 +565,7 @@ func (s Summary) judged(locale text.Locale) string {
 	for n, opinion := range said {
 		parts[n] = opinionName(locale, opinion) + " " + text.Number(s.Decision.Opinions[opinion])
 	}
-	return locale.Text("summary.decision.judged", "Count", judged, "Said", strings.Join(parts, locale.Text("review.turn.separator")))
+	return locale.Text("summary.decision.judged", "Count", judged, "Said", strings.Join(parts, locale.Text("word.list")))
 }
 
 // linesNamed is the maximum number of questions with differing facts that a report's lines name.

@@ -74,7 +74,7 @@ func (s Summary) settled(locale text.Locale) string {
 	if settled > 0 {
 		key = "summary.settled"
 	}
-	return locale.Text(key, "Settled", strings.Join(parts, locale.Text("create.missing.separator")), "Open", all-settled,
+	return locale.Text(key, "Settled", strings.Join(parts, locale.Text("word.list")), "Open", all-settled,
 		"Most", s.Task.Adaptive.MaxRuns, "Saved", text.Number(max(0, all*s.Task.Adaptive.MaxRuns-s.Task.TotalRuns())))
 }
 
@@ -282,7 +282,7 @@ func (s Summary) listed(locale text.Locale, places []int) string {
 		numbers[n] = strconv.Itoa(s.Numbers[place].Number)
 	}
 	return locale.Text("summary.listed", "Count", len(numbers),
-		"Numbers", strings.Join(numbers, locale.Text("create.missing.separator")))
+		"Numbers", strings.Join(numbers, locale.Text("word.list")))
 }
 
 func (s Summary) saidOfOne(locale text.Locale, row report.VariantStatistics) (said []sentence) {
@@ -336,7 +336,7 @@ func (s Summary) unsaid(locale text.Locale) (unsaid []sentence) {
 	}
 	if len(open) > 0 {
 		unsaid = append(unsaid, sentence{text: locale.Text("summary.nobest",
-			"Measures", strings.Join(open, locale.Text("create.missing.separator")))})
+			"Measures", strings.Join(open, locale.Text("word.list")))})
 	}
 	// adaptive runs continue until a question is settled
 	if proved := measure.ProvedShare(s.Task.RunsPerItem); s.Task.RunsPerItem > 1 && s.Task.Adaptive == nil {

@@ -676,7 +676,7 @@ func missing(locale text.Locale, form Form, isTargetMissing bool, target string)
 	if len(fields) == 0 {
 		return ""
 	}
-	return locale.Text("create.submit.disabled", "Fields", strings.Join(fields, locale.Text("create.missing.separator")))
+	return locale.Text("create.submit.disabled", "Fields", strings.Join(fields, locale.Text("word.list")))
 }
 
 // actions are the buttons at the end of the form: save it as a draft, or start the task. They name their form,
@@ -789,9 +789,9 @@ func actions(form Form, isTargetMissing bool, target string) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var27 string
-		templ_7745c5c3_Var27, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "create.missing.separator"))
+		templ_7745c5c3_Var27, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "word.list"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/form.templ`, Line: 216, Col: 178}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/form.templ`, Line: 216, Col: 163}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var27))
 		if templ_7745c5c3_Err != nil {
@@ -804,7 +804,7 @@ func actions(form Form, isTargetMissing bool, target string) templ.Component {
 		var templ_7745c5c3_Var28 string
 		templ_7745c5c3_Var28, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "create.missing.name"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/form.templ`, Line: 216, Col: 227}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/form.templ`, Line: 216, Col: 212}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var28))
 		if templ_7745c5c3_Err != nil {
@@ -817,7 +817,7 @@ func actions(form Form, isTargetMissing bool, target string) templ.Component {
 		var templ_7745c5c3_Var29 string
 		templ_7745c5c3_Var29, templ_7745c5c3_Err = templ.JoinStringErrs(target)
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/form.templ`, Line: 216, Col: 247}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/form.templ`, Line: 216, Col: 232}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var29))
 		if templ_7745c5c3_Err != nil {
@@ -830,7 +830,7 @@ func actions(form Form, isTargetMissing bool, target string) templ.Component {
 		var templ_7745c5c3_Var30 string
 		templ_7745c5c3_Var30, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "create.missing.file"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/form.templ`, Line: 216, Col: 296}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/form.templ`, Line: 216, Col: 281}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var30))
 		if templ_7745c5c3_Err != nil {
@@ -843,7 +843,7 @@ func actions(form Form, isTargetMissing bool, target string) templ.Component {
 		var templ_7745c5c3_Var31 string
 		templ_7745c5c3_Var31, templ_7745c5c3_Err = templ.JoinStringErrs(missing(text.LocaleOf(ctx), form, isTargetMissing, target))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/form.templ`, Line: 216, Col: 359}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/taskpages/form.templ`, Line: 216, Col: 344}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var31))
 		if templ_7745c5c3_Err != nil {

@@ -875,7 +875,7 @@ func settings(s Settings) templ.Component {
 			}
 		}
 		if len(s.Channels) > 0 {
-			templ_7745c5c3_Err = ui.Fact(text.T(ctx, "library.channels"), strings.Join(s.Channels, text.T(ctx, "create.missing.separator"))).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = ui.Fact(text.T(ctx, "library.channels"), strings.Join(s.Channels, text.T(ctx, "word.list"))).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -22,7 +22,7 @@ func (l Locale) Reason(stored string) string {
 			for place, value := range told.Values[n:] {
 				quoted[place] = l.Text("reason.quoted", "Text", value)
 			}
-			args[name] = strings.Join(quoted, l.Text("create.missing.separator"))
+			args[name] = strings.Join(quoted, l.Text("word.list"))
 			continue
 		}
 		args[name] = told.Values[n]

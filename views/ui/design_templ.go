@@ -80,7 +80,7 @@ func (d Design) half(locale text.Locale) string {
 // basis returns the sentence about what the difference is estimated from.
 func (d Design) basis(locale text.Locale) string {
 	key := map[string]string{"comparison": "design.basis.comparison", "task": "design.basis.task"}[d.Basis]
-	return locale.Text(cmp.Or(key, "design.basis.assumed"), "Names", strings.Join(d.Of, locale.Text("create.missing.separator")))
+	return locale.Text(cmp.Or(key, "design.basis.assumed"), "Names", strings.Join(d.Of, locale.Text("word.list")))
 }
 
 // template returns the sentence that the page's script completes.
@@ -226,9 +226,9 @@ func DesignPart(d Design) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var5 string
-			templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "design.flat", "Names", strings.Join(d.Of, text.T(ctx, "create.missing.separator"))))
+			templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "design.flat", "Names", strings.Join(d.Of, text.T(ctx, "word.list"))))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/design.templ`, Line: 141, Col: 117}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/design.templ`, Line: 141, Col: 102}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var5))
 			if templ_7745c5c3_Err != nil {

@@ -22,5 +22,5 @@ func Reasons(locale text.Locale, reasons []string) string {
 	for n, one := range reasons {
 		names[n] = Reason(locale, one)
 	}
-	return strings.Join(names, locale.Text("create.missing.separator"))
+	return strings.Join(names, locale.Text("word.list"))
 }

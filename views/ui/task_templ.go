@@ -904,7 +904,7 @@ func exports(task db.Task) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, exportAttributes(text.LocaleOf(ctx), task, "csv"))
+			templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, ExportAttributes(text.LocaleOf(ctx), paths.APIExport(task.ID, "csv"), "csv"))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -972,7 +972,7 @@ func exports(task db.Task) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, exportAttributes(text.LocaleOf(ctx), task, format))
+				templ_7745c5c3_Err = templ.RenderAttributes(ctx, templ_7745c5c3_Buffer, ExportAttributes(text.LocaleOf(ctx), paths.APIExport(task.ID, format), format))
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -983,7 +983,7 @@ func exports(task db.Task) templ.Component {
 				var templ_7745c5c3_Var39 string
 				templ_7745c5c3_Var39, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.export."+format))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/task.templ`, Line: 218, Col: 112}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/task.templ`, Line: 218, Col: 140}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var39))
 				if templ_7745c5c3_Err != nil {
@@ -1100,10 +1100,10 @@ func exports(task db.Task) templ.Component {
 	})
 }
 
-// exportAttributes returns the attributes of a link to an export; the page's script reports how the export ends.
-func exportAttributes(locale text.Locale, task db.Task, format string) templ.OrderedAttributes {
+// ExportAttributes returns the attributes of a link to an export; the page's script reports how the export ends.
+func ExportAttributes(locale text.Locale, href, format string) templ.OrderedAttributes {
 	return templ.OrderedAttributes{
-		{Key: "href", Value: paths.APIExport(task.ID, format)},
+		{Key: "href", Value: href},
 		{Key: "data-export", Value: true},
 		{Key: "data-busy", Value: locale.Text("results.exporting." + format)},
 		{Key: "data-most", Value: strconv.Itoa(exportInPage)},

@@ -17,7 +17,7 @@ import (
 
 // explained are the chapters and sections of the guide that explain figures, by the names of the figures.
 var explained = map[string]string{
-	"agreement": "answers#levels", "meaning": "answers#meaning", "identical": "answers#levels", "distinct": "answers#levels", "similarity": "answers#levels", "levels": "answers#levels",
+	"agreement": "answers#levels", "meaning": "answers#meaning", "identical": "answers#levels", "distinct": "answers#levels", "similarity": "answers#levels", "levels": "answers#levels", "facts": "answers#facts",
 	"success": "answers#failures", "failures": "answers#failures",
 	"pass": "evaluators#rates", "score": "judges#reply", "ratings": "judges#reply", "verdicts": "review#verdict",
 	"latency": "report#figures", "firsttoken": "report#figures", "tokens": "report#figures", "interval": "report#figures", "distribution": "report#figures", "noise": "report#noise",
