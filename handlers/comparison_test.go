@@ -132,7 +132,8 @@ func TestTwoTasksAreCompared(t *testing.T) {
 	// A task offers the other tasks for comparison.
 	page = s.get(t, "/comparison?a="+a).page(t)
 	require.Equal(t, 1, page.Find(".choices a").Length())
-	require.Equal(t, path, page.Find(".choices a").AttrOr("href", ""))
+	chosen := s.get(t, page.Find(".choices a").AttrOr("href", ""))
+	require.Equal(t, path, chosen.Header.Get("Location"))
 	require.Contains(t, s.get(t, "/comparison?a="+a+"&query=nobody").page(t).Text(), "没有可对比的任务")
 
 	for _, test := range []struct {

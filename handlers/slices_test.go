@@ -234,7 +234,8 @@ func TestAReportIsGroupedByAColumn(t *testing.T) {
 	require.Equal(t, 4, rows.Length())
 	var agreements []float64
 	rows.Find("a[href*='sort=agreement']").Each(func(_ int, link *goquery.Selection) {
-		percent, err := strconv.ParseFloat(strings.TrimSuffix(link.Text(), "%"), 64)
+		share, _, _ := strings.Cut(link.Text(), "%")
+		percent, err := strconv.ParseFloat(share, 64)
 		require.NoError(t, err)
 		agreements = append(agreements, percent)
 	})
@@ -246,7 +247,12 @@ func TestAReportIsGroupedByAColumn(t *testing.T) {
 	require.Contains(t, s.get(t, href).page(t).Find(".shown-of").Text(), "筛出 "+link.Text()+" 题")
 	require.Equal(t, http.StatusSeeOther, s.get(t, "/tasks/"+id+"/report?by=none").StatusCode)
 	unchosen := s.get(t, "/tasks/"+id+"/report").page(t)
-	require.Zero(t, unchosen.Find("#slices tbody tr").Length(), "the reader chooses one of several columns")
+	require.Equal(t, 4, unchosen.Find("#slices tbody tr").Length(), "the first column")
+	require.Equal(t, "category", unchosen.Find("#slices th").First().Text())
+	require.Equal(t, []string{"category：一致率最低的是“合同”，33.3%（2 题）；最高的是“劳动”，50.0%（2 题）",
+		"难 度：一致率最低的是“hard”，44.4%（3 题）；最高的是“easy”，77.8%（3 题）。两者的 95% 置信区间有重叠，差距可能只是偶然"},
+		unchosen.Find("#slices .sentences li").Map(func(_ int, line *goquery.Selection) string { return line.Text() }),
+		"values of a single question are left out")
 
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "答") })
 	only := s.create(t, fake.URL, map[string]string{
