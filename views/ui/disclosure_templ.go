@@ -51,7 +51,7 @@ func (r disclosedRows) where(locale text.Locale) string {
 	case r.first.IsInFile:
 		key = "disclosure.row"
 	}
-	return locale.Text(key, "Rows", strings.Join(r.rows, locale.Text("create.missing.separator")), "Count", len(r.rows))
+	return locale.Text(key, "Rows", strings.Join(r.rows, locale.Text("word.list")), "Count", len(r.rows))
 }
 
 // rows returns the places, those of the same column and pattern together.
