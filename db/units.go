@@ -332,9 +332,9 @@ const requeueLost = `
 // TurnNotReachedCode is the error code of a turn that was not asked because an earlier turn failed.
 const TurnNotReachedCode = "TURN_NOT_REACHED"
 
-// traceOfUnit computes the trace id of the call for a row d of done, as tasks.TraceID does.
-const traceOfUnit = `left(encode(sha256(convert_to('wending-' || d.launch_id || '-' || d.id || coalesce('-' || d.turn, ''),
-	'UTF8')), 'hex'), 32)`
+// TraceOfTurn computes the trace id of the calls for a turn of a unit, a row d of done, as tasks.TraceID does.
+const TraceOfTurn = `lpad(to_hex(d.id), 16, '0') || left(encode(sha256(convert_to('wending-' || d.launch_id || '-' || d.id
+	|| coalesce('-' || d.turn, ''), 'UTF8')), 'hex'), 16)`
 
 const endOpenTurns = `
 	WITH done AS (
@@ -349,7 +349,7 @@ const endOpenTurns = `
 	THEN d.losses ELSE 0 END,
 		CASE WHEN d.was_asked THEN $2 ELSE '` + TurnNotReachedCode + `' END,
 		CASE WHEN d.was_asked THEN $3 ELSE 'An earlier turn of the conversation did not succeed' END,
-		CASE WHEN d.was_asked THEN ` + traceOfUnit + ` END
+		CASE WHEN d.was_asked THEN ` + TraceOfTurn + ` END
 	FROM done d
 	JOIN launches l ON l.id = d.launch_id
 	CROSS JOIN superseded`

@@ -147,7 +147,7 @@ func newSiteAt(t testing.TB, database string, lanes int, access handlers.Access,
 			RateLimit: "unlimited"},
 		Access: access, DatabaseURL: listening(database, access),
 		DefaultLang: "zh-CN", RateCeiling: "unlimited", ScheduleMinutes: 5, DemoURL: "http://127.0.0.1:9/agent",
-		Registry: registry, Log: log, Report: report, HasTools: true}
+		Registry: registry, Log: log, Report: report, HasTools: true, HasSpans: true}
 	for _, one := range change {
 		one(&config)
 	}

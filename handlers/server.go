@@ -111,6 +111,8 @@ type Config struct {
 	Access Access
 	// HasTools offers tools to assistants, at paths.MCP.
 	HasTools bool
+	// HasSpans receives agents' spans, at paths.Traces.
+	HasSpans bool
 	Log      *slog.Logger
 }
 
@@ -267,8 +269,12 @@ func (s *Server) mount(e *echo.Echo) {
 	})
 	replays := replay.Config{Store: s.Store, Units: replay.NewHub(s.Store),
 		Tools: engine.NewToolReports(s.Store), Version: s.Version,
-		Closing: s.Closing, Failed: s.failed}
+		Closing: s.Closing, Failed: s.failed, HasSpans: s.HasSpans,
+		Mask: func(task db.Task, variant int) (func(string) string, error) { return s.tasks.Mask(s.Agents, task, variant) }}
 	replay.RegisterPages(compressed, replays)
+	if s.HasSpans {
+		replay.RegisterSpans(plain, replays)
+	}
 	galleries := replay.FilesConfig{Store: s.Store, Files: s.Assets, Version: s.Version, Failed: s.failed,
 		Admits: s.Sealer.Admits}
 	replay.RegisterFiles(plain, galleries)

@@ -131,7 +131,7 @@ func TestAUnitThatLostThreeWorkersEndsFailed(t *testing.T) {
 	}
 	require.NoError(t, b.tables.Get(&run, `SELECT error_code, unit_id, trace_id FROM evaluation_runs`))
 	require.Equal(t, db.WorkerLostCode, run.Code)
-	require.Equal(t, tasks.TraceID(tasks.IdempotencyKey(launchID, run.UnitID, db.Item{})), run.Trace)
+	require.Equal(t, tasks.TraceID(run.UnitID, tasks.IdempotencyKey(launchID, run.UnitID, db.Item{})), run.Trace)
 }
 
 func TestUnitsClaimedWithoutAnAnswerAreGivenBack(t *testing.T) {

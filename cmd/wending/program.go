@@ -473,10 +473,9 @@ func (p *program) serve(ctx context.Context, stdout io.Writer) error {
 		MaxActiveTasks: p.settings.MaxActive, ScheduleMinutes: p.settings.ScheduleMin, MonthCost: p.settings.MonthCost,
 		HistoryDays: p.settings.HistoryDays, UploadDays: p.settings.UploadDays, DemoURL: p.demoURL,
 		DemoModelsURL: p.demoModelsURL, DemoTicket: p.demoTicket, Hosts: p.settings.names(), Access: access,
-		HasTools:    p.settings.MCP == "on",
+		HasTools: p.settings.MCP == "on", HasSpans: p.settings.OTLPReceiver,
 		DatabaseURL: p.directURL, Closing: changing.Done(), Retired: p.retired, Registry: p.registry,
-		Report: reportError, Version: buildVersion(),
-		Log: p.log,
+		Report: reportError, Version: buildVersion(), Log: p.log,
 	})
 	if err != nil {
 		return err

@@ -72,6 +72,7 @@ type Settings struct {
 	ShutdownSecs int    `name:"shutdown-timeout-seconds" from:"SHUTDOWN_TIMEOUT_SECONDS" default:"25" help:"Seconds within which a process ends after SIGTERM; calls in flight may finish until 5 seconds before that ($SHUTDOWN_TIMEOUT_SECONDS)."`
 	MetricsAddr  string `from:"METRICS_ADDR" help:"Address of a worker's /metrics, /livez and /readyz; if unset, they are not served ($METRICS_ADDR)."`
 	MCP          string `name:"mcp" from:"MCP" default:"off" enum:"off,on" help:"on: offer tools to assistants at /mcp, with the tokens of the API ($MCP)."`
+	OTLPReceiver bool   `name:"otlp-receiver" from:"OTLP_RECEIVER" help:"Receive agents' spans (OTLP over HTTP) at /v1/traces, with the tokens of the API ($OTLP_RECEIVER)."`
 	SentryDSN    string `name:"sentry-dsn" from:"SENTRY_DSN" help:"Sentry DSN to which internal errors are reported; if unset, they are only logged ($SENTRY_DSN)."`
 	LogFormat    string `from:"LOG_FORMAT" default:"text" enum:"text,json" help:"Log format: text or json ($LOG_FORMAT)."`
 	LogLevel     string `from:"LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Log level: debug, info, warn or error ($LOG_LEVEL)."`

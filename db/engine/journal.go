@@ -334,7 +334,7 @@ func (j Journal) CloseLost(ctx context.Context) error {
 	return pg.Classify("end lost tool calls", err)
 }
 
-// Prune removes the events of one task that ended longer ago than keep; a keep of 0 keeps everything. found is
+// Prune removes the events and spans of one task that ended longer ago than keep; a keep of 0 keeps everything. found is
 // false if there is no such task.
 func (j Journal) Prune(ctx context.Context, keep time.Duration) (found bool, err error) {
 	if keep == 0 {
@@ -344,7 +344,8 @@ func (j Journal) Prune(ctx context.Context, keep time.Duration) (found bool, err
 		SELECT t.id FROM evaluation_tasks t
 		WHERE t.completed_at < now() - $1 * interval '1 second'
 		  AND (EXISTS (SELECT FROM run_events WHERE task_id = t.id)
-		  OR EXISTS (SELECT FROM tool_executions WHERE task_id = t.id))
+		  OR EXISTS (SELECT FROM tool_executions WHERE task_id = t.id)
+		  OR EXISTS (SELECT FROM run_spans WHERE task_id = t.id))
 		LIMIT 1`
 	var taskID uuid.UUID
 	if err := j.db.GetContext(ctx, &taskID, find, keep.Seconds()); err != nil {
@@ -353,7 +354,7 @@ func (j Journal) Prune(ctx context.Context, keep time.Duration) (found bool, err
 		}
 		return false, pg.Classify("find events to remove", err)
 	}
-	for _, table := range []string{"run_events", "tool_executions"} {
+	for _, table := range []string{"run_events", "tool_executions", "run_spans"} {
 		if _, err := j.db.ExecContext(ctx, `DELETE FROM `+table+` WHERE task_id = $1`, taskID); err != nil {
 			return true, pg.Classify("remove events", err)
 		}

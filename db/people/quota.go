@@ -234,6 +234,8 @@ func (q Quotas) Measure(ctx context.Context) (found bool, err error) {
 					FROM evaluation_items i WHERE i.task_id IN (SELECT id FROM evaluation_tasks WHERE project_id = p.id))
 				+ (SELECT coalesce(sum(pg_column_size(e.events)), 0)
 					FROM run_events e WHERE e.task_id IN (SELECT id FROM evaluation_tasks WHERE project_id = p.id))
+				+ (SELECT coalesce(sum(s.size), 0)
+					FROM run_spans s WHERE s.task_id IN (SELECT id FROM evaluation_tasks WHERE project_id = p.id))
 				+ (SELECT coalesce(sum(size), 0) FROM (
 					SELECT a.storage_key, max(a.size) AS size FROM assets a
 					WHERE a.state = 'STORED' AND a.task_id IN (SELECT id FROM evaluation_tasks WHERE project_id = p.id)

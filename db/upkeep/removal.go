@@ -98,18 +98,28 @@ func deleteRuns(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, includeCurre
 	}
 }
 
-// deleteEvents removes the events that agents reported, in steps as deleteRuns does; the tool calls are few and are
-// deleted with the task.
+// deleteEvents removes the events and spans that agents reported, in steps as deleteRuns does; the tool calls are few
+// and are deleted with the task.
 func deleteEvents(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID) error {
-	const step = `
+	const (
+		events = `
 		DELETE FROM run_events
 		WHERE (unit_id, epoch, first_seq) IN (SELECT unit_id, epoch, first_seq FROM run_events WHERE task_id = $1 LIMIT 5000)`
-	for {
-		result, err := tx.ExecContext(ctx, step, taskID)
-		if n, err := pg.Affected("delete events", result, err); err != nil || n == 0 {
-			return err
+		spans = `
+		DELETE FROM run_spans
+		WHERE (unit_id, item_id, span_id) IN (SELECT unit_id, item_id, span_id FROM run_spans WHERE task_id = $1 LIMIT 5000)`
+	)
+	for _, step := range []string{events, spans} {
+		for isDone := false; !isDone; {
+			result, err := tx.ExecContext(ctx, step, taskID)
+			n, err := pg.Affected("delete events", result, err)
+			if err != nil {
+				return err
+			}
+			isDone = n == 0
 		}
 	}
+	return nil
 }
 
 // DeleteTask removes a task and all its data. It returns ErrConflict if a launch is active and must be stopped first.

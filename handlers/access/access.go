@@ -96,7 +96,8 @@ func (g *Guard) Require(routes []*echo.Route) error {
 }
 
 // switched are the rules of routes that a configuration may leave out.
-var switched = []string{ruleName(http.MethodGet, paths.Metrics), ruleName(http.MethodPost, paths.MCP)}
+var switched = []string{ruleName(http.MethodGet, paths.Metrics), ruleName(http.MethodPost, paths.MCP),
+	ruleName(http.MethodPost, paths.Traces)}
 
 // ruleName returns the name that the rules use for a route.
 func ruleName(method, path string) string { return method + " " + path }

@@ -52,6 +52,7 @@ GET    /help/:chapter                                    public        -
 GET    /metrics                                          account       -
 GET    /api/openapi.json                                 account       -
 POST   /mcp                                              viewer        -
+POST   /v1/traces                                        editor        -
 
 GET    /login                                            public        -
 POST   /login                                            public        -
@@ -168,6 +169,7 @@ GET    /tasks/:taskId/runs/:runId                        viewer        task
 GET    /tasks/:taskId/runs/:runId/text                   viewer        task            run.download
 GET    /tasks/:taskId/units/:unitId                      viewer        task
 GET    /tasks/:taskId/units/:unitId/log                  viewer        task
+GET    /tasks/:taskId/units/:unitId/steps                viewer        task
 GET    /tasks/:taskId/units/:unitId/files                viewer        task
 GET    /tasks/:taskId/replay/:number                     viewer        task
 GET    /tasks/:taskId/gallery                            viewer        task

@@ -48,5 +48,6 @@ func enums() []rest.Enum {
 		rest.EnumNamed("languages", text.Languages), rest.EnumNamed("model protocols", ofModels),
 		rest.EnumNamed("files", event.Kinds),
 		rest.EnumNamed("tool states", event.ToolStates),
+		rest.EnumNamed("span kinds", event.SpanKinds),
 	)
 }

@@ -24,6 +24,7 @@ func RegisterPages(group *echo.Group, config Config) {
 	h := &handler{config}
 	group.GET("/tasks/:taskId/units/:unitId", h.showUnit)
 	group.GET("/tasks/:taskId/units/:unitId/log", h.showLog)
+	group.GET("/tasks/:taskId/units/:unitId/steps", h.showSteps)
 	group.GET("/tasks/:taskId/units/:unitId/files", h.showFiles)
 	group.GET("/tasks/:taskId/flights", h.showFlights)
 	group.GET("/tasks/:taskId/replay/:number", h.showBeside)
@@ -223,6 +224,9 @@ func (h *handler) viewOf(ctx context.Context, task db.Task, unit engine.Unit) (v
 			view.Differing = append(view.Differing, slices.DeleteFunc(differing, of)...)
 		}
 	}
+	if err := h.addSteps(ctx, &view); err != nil {
+		return view, err
+	}
 	return view, h.readFiles(ctx, &view)
 }
 
@@ -299,6 +303,9 @@ func (h *handler) addBeside(ctx context.Context, locale text.Locale, view *repla
 		}
 		track.Tools = toolsOf(tools, run.ItemID)
 		view.Tracks = append(view.Tracks, track)
+	}
+	if err := h.addSteps(ctx, view); err != nil {
+		return err
 	}
 	return h.readFiles(ctx, view)
 }

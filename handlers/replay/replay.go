@@ -31,6 +31,10 @@ type Config struct {
 	// Closing is closed when the server shuts down and streams must end; nil means never.
 	Closing <-chan struct{}
 	Failed  rest.Failed
+	// HasSpans reports that agents can report the steps of their work. Mask returns a function that redacts a variant's
+	// secrets in what its agent reports.
+	HasSpans bool
+	Mask     func(task db.Task, variant int) (func(string) string, error)
 }
 
 // UnitKey names a unit whose events are followed.
@@ -95,6 +99,7 @@ func newTool(t engine.Tool) toolExecution {
 type eventsBody struct {
 	Items          []runEvent      `json:"items"`
 	ToolExecutions []toolExecution `json:"tool_executions" doc:"Tool calls, in the order in which they began"`
+	Spans          []runSpan       `json:"spans" doc:"Steps of the agent's work, as its OpenTelemetry spans describe them: each span before its children, in the order in which they began"`
 }
 
 type eventsOutput struct{ Body eventsBody }
@@ -106,9 +111,9 @@ func RegisterAPI(whole, stream huma.API, config Config) {
 	schemas := stream.OpenAPI().Components.Schemas
 	rest.Register(whole, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.APITasks + "/{task_id}/runs/{run_id}/events", ID: "list-run-events", Tag: "tasks",
-		Summary: "List the events of a run",
+		Summary: "List the events and spans of a run",
 		Description: "The first event is task_started; the last event of a successful run is task_completed. The list is " +
-			"empty for runs without events and for runs whose events are no longer kept.",
+			"empty for runs without events and for runs whose events are no longer kept. Agents' spans may arrive later.",
 		Faults: []string{request.CodeTaskNotFound, request.CodeRunNotFound},
 	}, h.ofRun)
 	rest.Register(stream, h.Failed, rest.Endpoint{
@@ -145,7 +150,11 @@ func (h *handler) ofRun(ctx context.Context, input *runPath) (*eventsOutput, err
 	if err != nil {
 		return nil, err
 	}
-	output := &eventsOutput{eventsBody{Items: make([]runEvent, len(events)), ToolExecutions: []toolExecution{}}}
+	spans, err := h.spansOf(ctx, task.ID, run)
+	if err != nil {
+		return nil, err
+	}
+	output := &eventsOutput{eventsBody{make([]runEvent, len(events)), []toolExecution{}, spans}}
 	for n, one := range events {
 		if output.Body.Items[n], err = newItem(one); err != nil {
 			return nil, err

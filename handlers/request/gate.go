@@ -22,6 +22,8 @@ type Gates struct {
 	Files *Gate
 	// Imports is for storing the tasks of archives, including their upload: 2 places.
 	Imports *Gate
+	// Spans is for reading and storing agents' spans: 4 places.
+	Spans *Gate
 	// Probes is for tests of an agent from a page: 4 places.
 	Probes *Gate
 	// SignIns is for comparing passwords: 16 places, because comparing is slow by design.
@@ -68,7 +70,7 @@ func NewGates(registry prometheus.Registerer) *Gates {
 	followers := gate("followers", 1000)
 	followers.share = 100
 	return &Gates{
-		Files: gate("files", max(2, runtime.GOMAXPROCS(0))), Imports: gate("imports", 2), Probes: gate("probes", 4),
+		Files: gate("files", max(2, runtime.GOMAXPROCS(0))), Imports: gate("imports", 2), Spans: gate("spans", 4), Probes: gate("probes", 4),
 		SignIns: gate("sign-ins", 16), Pages: gate("pages", 8), Exports: gate("exports", 5),
 		Followers: followers, Responses: responses,
 	}

@@ -150,9 +150,10 @@ func Choices(r *http.Request, defaultLanguage string) (lang, theme string) {
 	return lang, theme
 }
 
-// IsAPI reports whether a request is for the API, or for an assistant's tools, rather than for a page.
+// IsAPI reports whether a request comes from a program – for the API, an assistant's tools, or with spans – rather than
+// for a page.
 func IsAPI(r *http.Request) bool {
-	return strings.HasPrefix(r.URL.Path+"/", "/api/") || r.URL.Path == paths.MCP
+	return strings.HasPrefix(r.URL.Path+"/", "/api/") || r.URL.Path == paths.MCP || r.URL.Path == paths.Traces
 }
 
 // IsFragment reports whether htmx asks for a part of a page.

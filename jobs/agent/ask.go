@@ -120,13 +120,18 @@ func (c *Client) watch(q protocol.Request) *observe.Watcher {
 	if q.Events == nil {
 		return nil
 	}
+	return observe.New(q.Protocol, q.Events, c.Mask(q))
+}
+
+// Mask returns a function that redacts a request's secrets in a text from its agent.
+func (c *Client) Mask(q protocol.Request) func(string) string {
 	secrets := c.secrets(q)
-	return observe.New(q.Protocol, q.Events, func(text string) string {
+	return func(text string) string {
 		for _, secret := range secrets {
 			text = strings.ReplaceAll(text, secret, "***")
 		}
 		return text
-	})
+	}
 }
 
 func formatSeconds(d time.Duration) string {

@@ -73,7 +73,7 @@ func (a *asking) open(c *crew, unit *claimed) {
 func (a *asking) request(ctx context.Context, c *crew, unit *claimed) protocol.Request {
 	variant := c.Task.Variants[unit.Variant-1]
 	request := tasks.Request(c.Task, variant, c.Targets[unit.Target], unit.Item)
-	tasks.Identify(&request, tasks.IdempotencyKey(c.LaunchID, unit.ID, unit.Item))
+	tasks.Identify(&request, unit.ID, tasks.IdempotencyKey(c.LaunchID, unit.ID, unit.Item))
 	if a.turn != nil {
 		tasks.Continue(&request, c.Task, variant, a.turn.NextTurn, tasks.SessionID(c.LaunchID, unit.ID))
 		request.IsTooLong = request.IsTooLong || a.turn.isTooLong

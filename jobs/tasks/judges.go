@@ -133,7 +133,7 @@ func Subject(ctx context.Context, store *db.Store, task db.Task, unit db.Unit) (
 func AskJudge(task db.Task, target db.Target, secrets Target, asked evaluate.LLMJudge, values map[string]string,
 	launchID uuid.UUID, unitID int64, vote int) protocol.Request {
 	texts := asked.Ask(values, markOf(launchID, unitID))
-	return askModel(task, target, secrets, texts, fmt.Sprintf("wending-%s-%d-%d", launchID, unitID, vote))
+	return askModel(task, target, secrets, texts, unitID, fmt.Sprintf("wending-%s-%d-%d", launchID, unitID, vote))
 }
 
 // rulesAtOnce is how many questions the rules of a task judge between two transactions, ruledText how many characters

@@ -29,7 +29,7 @@ func AskGrouper(task db.Task, secrets Target, grouper *evaluate.Grouper, launchI
 	if isAgain {
 		call = 2
 	}
-	return askModel(task, task.Target(unit.Target), secrets, grouper.Ask(isAgain, markOf(launchID, unit.ID)),
+	return askModel(task, task.Target(unit.Target), secrets, grouper.Ask(isAgain, markOf(launchID, unit.ID)), unit.ID,
 		fmt.Sprintf("wending-%s-%d-%d", launchID, unit.ID, call))
 }
 
@@ -39,8 +39,9 @@ func markOf(launchID uuid.UUID, unitID int64) string {
 	return uuid.NewSHA1(launchID, []byte("mark "+strconv.FormatInt(unitID, 10))).String()[:8]
 }
 
-// askModel returns a request to a model that judges or groups answers.
-func askModel(task db.Task, target db.Target, secrets Target, texts evaluate.JudgeTexts, key string) protocol.Request {
+// askModel returns a unit's request to a model that judges or groups answers.
+func askModel(task db.Task, target db.Target, secrets Target, texts evaluate.JudgeTexts, unitID int64,
+	key string) protocol.Request {
 	request := protocol.Request{
 		Protocol: target.Protocol, URL: secrets.URL, Headers: secrets.Headers, Template: secrets.Template,
 		ExtraPayload: secrets.Payload,
@@ -48,7 +49,7 @@ func askModel(task db.Task, target db.Target, secrets Target, texts evaluate.Jud
 		Timeout:   time.Duration(task.TimeoutSeconds) * time.Second,
 		IsTooLong: len(texts.User) > protocol.MaxRendered,
 	}
-	Identify(&request, key)
+	Identify(&request, unitID, key)
 	return request
 }
 

@@ -3,7 +3,6 @@ package tasks
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -109,17 +108,18 @@ func IdempotencyKey(launchID uuid.UUID, unitID int64, item db.Item) string {
 	return key
 }
 
-// TraceID returns the W3C trace id of the calls with an idempotency key: all attempts belong to one trace. SQL
-// statements that store runs without a worker compute it in the same way (db.EndOpenTurns).
-func TraceID(idempotencyKey string) string {
+// TraceID returns the W3C trace id of a unit's calls with an idempotency key: all attempts belong to one trace. Its
+// first half is the unit's id, by which spans find their run, and its second half proves that the rest is not made up.
+// SQL statements compute it in the same way (db.TraceOfTurn).
+func TraceID(unitID int64, idempotencyKey string) string {
 	sum := sha256.Sum256([]byte(idempotencyKey))
-	return hex.EncodeToString(sum[:16])
+	return fmt.Sprintf("%016x%x", unitID, sum[:8])
 }
 
-// Identify gives a request the idempotency key of its call, and the trace id that belongs to it.
-func Identify(request *protocol.Request, idempotencyKey string) {
+// Identify gives a request the idempotency key of a unit's call, and the trace id that belongs to it.
+func Identify(request *protocol.Request, unitID int64, idempotencyKey string) {
 	request.IdempotencyKey = idempotencyKey
-	request.TraceID = agent.TraceID(request.Headers, TraceID(idempotencyKey))
+	request.TraceID = agent.TraceID(request.Headers, TraceID(unitID, idempotencyKey))
 }
 
 // Input is the request that was sent for a run, without its secrets.
@@ -157,7 +157,7 @@ func (s *Service) Input(ctx context.Context, task db.Task, run db.WholeRun) (Inp
 		secrets.Payload = nil
 	}
 	request := Request(task, variant, secrets, items[0])
-	Identify(&request, IdempotencyKey(run.LaunchID, run.UnitID, items[0]))
+	Identify(&request, run.UnitID, IdempotencyKey(run.LaunchID, run.UnitID, items[0]))
 	if items[0].Series != nil {
 		turn, isTooLong, err := engine.NewConversations(s.Store).HistoryOf(ctx, run.Run, task.ID, protocol.MaxRendered)
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"wending/db"
 	"wending/db/upkeep"
+	"wending/jobs/agent"
 	"wending/jobs/agent/protocol"
 	"wending/jobs/secret"
 )
@@ -81,6 +82,13 @@ func PollText(poll *protocol.Poll) (*string, error) {
 	}
 	text, err := json.Marshal(poll)
 	return Given(string(text)), err
+}
+
+// Mask returns a function that redacts the secrets of a variant's requests in a text from its agent. client is the one
+// that calls agents.
+func (s *Service) Mask(client *agent.Client, task db.Task, variant int) (func(string) string, error) {
+	target, err := Open(s.Sealer, task.Targets[task.Variants[variant-1].Target-1])
+	return client.Mask(protocol.Request{URL: target.URL, Headers: target.Headers}), err
 }
 
 // Seal seals secrets and stores them in a target.

@@ -3,6 +3,7 @@
 package paths
 
 import (
+	"fmt"
 	"maps"
 	"net/url"
 	"strconv"
@@ -48,6 +49,8 @@ const (
 	OpenAPI = "/api/openapi.json"
 	// MCP receives the messages of assistants, if MCP=on.
 	MCP = "/mcp"
+	// Traces receives the spans of agents, if OTLP_RECEIVER=true; its path is part of the protocol.
+	Traces = "/v1/traces"
 	// API is the prefix of the API's paths.
 	API = "/api/v1"
 	// APITasks is the API's collection of tasks.
@@ -408,6 +411,11 @@ func UnitAt(id uuid.UUID, unit int64, ms int) string {
 
 // UnitLog returns the address of the log of a call, as part of its page.
 func UnitLog(id uuid.UUID, unit int64) string { return Unit(id, unit) + "/log" }
+
+// UnitSteps returns the address of the steps of a call, as part of its page.
+func UnitSteps(id uuid.UUID, unit, itemID int64, count int) string {
+	return fmt.Sprintf("%s/steps?item=%d&count=%d", Unit(id, unit), itemID, count)
+}
 
 // ReplayBeside returns the address of the replay of a question's runs side by side.
 func ReplayBeside(id uuid.UUID, number int) string {
