@@ -294,6 +294,9 @@ func dynamicKeys(t *testing.T) map[string]bool {
 		add("event.", string(kind))
 	}
 	add("asset.kind.", event.Image, event.Audio, event.Video, event.File)
+	for _, kind := range event.SpanKinds {
+		add("steps.kind.", string(kind))
+	}
 	add("event.state.", event.Started, event.Generating, event.Completed, event.Failed)
 	add("run.error.", db.TurnNotReachedCode, protocol.CodeTimeout, protocol.CodeNetwork, protocol.CodeAddressNotAllowed,
 		protocol.CodeAgent, protocol.CodeParse,
