@@ -201,6 +201,11 @@ func need(method, path string) string {
 	return "editor"
 }
 
+// isProgram reports whether a path is for programs rather than for people.
+func isProgram(path string) bool {
+	return strings.HasPrefix(path, "/api/") || path == "/mcp" || path == "/v1/traces"
+}
+
 var parameter = regexp.MustCompile(`:[A-Za-z_]+`)
 
 // pathOf replaces a path's parameters with ids, if possible those of existing objects.
@@ -264,7 +269,7 @@ func TestEveryRouteIsForThoseWhoMay(t *testing.T) {
 		needs := need(route.Method, route.Path)
 		path, hasObject := pathOf(route.Path, ids)
 		what := route.Method + " " + route.Path
-		isPage := !strings.HasPrefix(route.Path, "/api/") && route.Path != "/mcp"
+		isPage := !isProgram(route.Path)
 		body := any(nil)
 		if !isPage && route.Method != http.MethodGet && route.Method != http.MethodHead {
 			body = object{}

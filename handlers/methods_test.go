@@ -123,7 +123,7 @@ func TestEveryPathAnswersHeadAndNamesItsMethods(t *testing.T) {
 		require.Equal(t, http.StatusMethodNotAllowed, wrong.StatusCode, path)
 		require.Equal(t, options.Header.Get("Allow"), wrong.Header.Get("Allow"), path)
 		requireSecured(t, wrong.Response)
-		if strings.HasPrefix(path, "/api/") || path == "/mcp" {
+		if isProgram(path) {
 			require.Equal(t, "METHOD_NOT_ALLOWED", wrong.mustBe(t, http.StatusMethodNotAllowed)["code"], path)
 		} else {
 			require.Contains(t, wrong.page(t).Find("main").Text(), "此地址不支持这种请求方法", path)

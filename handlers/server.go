@@ -270,11 +270,11 @@ func (s *Server) mount(e *echo.Echo) {
 	replays := replay.Config{Store: s.Store, Units: replay.NewHub(s.Store),
 		Tools: engine.NewToolReports(s.Store), Version: s.Version,
 		Closing: s.Closing, Failed: s.failed, HasSpans: s.HasSpans,
-		Mask: func(task db.Task, variant int) (func(string) string, error) { return s.tasks.Mask(s.Agents, task, variant) }}
+		Mask: func(task db.Task, variant int) (func(string) string, error) {
+			return s.tasks.Mask(s.Agents, task, variant)
+		}}
 	replay.RegisterPages(compressed, replays)
-	if s.HasSpans {
-		replay.RegisterSpans(plain, replays)
-	}
+	replay.RegisterSpans(plain, replays)
 	galleries := replay.FilesConfig{Store: s.Store, Files: s.Assets, Version: s.Version, Failed: s.failed,
 		Admits: s.Sealer.Admits}
 	replay.RegisterFiles(plain, galleries)

@@ -83,14 +83,16 @@ func TestAnAgentsSpansJoinTheReplay(t *testing.T) {
 		}
 		agenttest.Stream(w, "answer")
 	})
-	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "2", "agent_api_headers": `{"X-Api-Key": "sk-secret-7f3a"}`,
-		"file@q.csv": "question_id,question,standard_answer\nq1,一,a\n"})
+	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "2",
+		"agent_api_headers": `{"X-Api-Key": "sk-secret-7f3a"}`,
+		"file@q.csv":        "question_id,question,standard_answer\nq1,一,a\n"})
 	s.awaitDone(t, id)
 	item := s.entry(t, "GET", "evaluation-tasks/"+id+"/results", nil, 200)["items"].([]any)[0].(object)
 	run := item["runs"].([]any)[0].(object)
 	require.Equal(t, "answer", run["response_body"])
 
-	spans := s.entry(t, "GET", fmt.Sprint("evaluation-tasks/", id, "/runs/", run["run_id"], "/events"), nil, 200)["spans"].([]any)
+	events := fmt.Sprint("evaluation-tasks/", id, "/runs/", run["run_id"], "/events")
+	spans := s.entry(t, "GET", events, nil, 200)["spans"].([]any)
 	require.Len(t, spans, 3)
 	whole, model, tool := spans[0].(object), spans[1].(object), spans[2].(object)
 	require.Equal(t, []any{"invoke_agent planner", "agent", "chat qwen", "model", "search", "tool"},
@@ -101,7 +103,7 @@ func TestAnAgentsSpansJoinTheReplay(t *testing.T) {
 	require.GreaterOrEqual(t, whole["duration_ms"], model["duration_ms"])
 	require.Equal(t, []any{"qwen-max", 1200.0, 85.0, nil},
 		[]any{model["model"], model["input_tokens"], model["output_tokens"], model["total_tokens"]})
-	require.Equal(t, `[{"role":"user","content":"`+foul+`"}]`, model["input"])
+	require.True(t, `[{"role":"user","content":"`+foul+`"}]` == model["input"], model["input"])
 	require.Equal(t, "***"+strings.Repeat("长", vocabulary.MaxSpanText-3), model["output"])
 	require.Equal(t, []any{false, true}, []any{model["is_input_cut"], model["is_output_cut"]})
 	require.Equal(t, []any{`["<b>","2"]`, 7.0, true, "no index"},
@@ -217,7 +219,8 @@ func (s *site) tracedCall(t *testing.T, fields map[string]string) tracedCall {
 	id, fake := s.tracedTask(t, form)
 	trace, err := hex.DecodeString(strings.Split(fake.Calls()[0].Header.Get("traceparent"), "-")[1])
 	require.NoError(t, err)
-	run := s.entry(t, "GET", "evaluation-tasks/"+id+"/results", nil, 200)["items"].([]any)[0].(object)["runs"].([]any)[0].(object)
+	item := s.entry(t, "GET", "evaluation-tasks/"+id+"/results", nil, 200)["items"].([]any)[0].(object)
+	run := item["runs"].([]any)[0].(object)
 	return tracedCall{id, trace, fmt.Sprint("evaluation-tasks/", id, "/runs/", run["run_id"], "/events")}
 }
 
@@ -286,15 +289,18 @@ func TestSpansArriveAsJSON(t *testing.T) {
 	s := newSite(t, true)
 	call := s.tracedCall(t, nil)
 	now := time.Now().UnixNano()
-	body := fmt.Sprintf(`{"other":[1,{}],"resourceSpans":[{"resource":{"attributes":[]},"scopeSpans":[{"scope":{"name":"x"},"spans":[
+	body := fmt.Sprintf(`{"other":[1,{}],"resourceSpans":[{"resource":{"attributes":[]},"scopeSpans":[
+		{"scope":{"name":"x"},"spans":[
 		{"traceId":"%x","spanId":"00f067aa0ba902b7","name":"一","kind":3,"startTimeUnixNano":"%d","endTimeUnixNano":%d,
 		 "new":true,"attributes":[{"key":"gen_ai.usage.input_tokens","value":{"intValue":"12"}},
-		 {"key":"input.value","value":{"kvlistValue":{"values":[{"key":"a","value":{"arrayValue":{"values":[{"doubleValue":1.5},{"boolValue":true}]}}}]}}}]},
+		 {"key":"input.value","value":{"kvlistValue":{"values":[{"key":"a","value":{"arrayValue":{"values":[
+		  {"doubleValue":1.5},{"boolValue":true}]}}}]}}}]},
 		{"traceId":"%X","spanId":"00F067AA0BA902B8","parentSpanId":"00f067aa0ba902b7","name":"二"},
 		{"traceId":"00000000000000010000000000000001","spanId":"00f067aa0ba902b9","name":"unknown"},
 		{"traceId":"%x","spanId":"00f0","name":"short"}, {"traceId":"no"}, 7]}]}]}`,
 		call.trace, now, now+2_500_000, call.trace, call.trace)
-	answer := s.sends(t, gzipped(t, []byte(body)), "Content-Type", "application/json; charset=utf-8", "Content-Encoding", "gzip")
+	answer := s.sends(t, gzipped(t, []byte(body)), "Content-Type", "application/json; charset=utf-8",
+		"Content-Encoding", "gzip")
 	require.Equal(t, 200, answer.StatusCode, string(answer.body))
 	require.Equal(t, "application/json", answer.Header.Get("Content-Type"))
 	var told struct {
@@ -349,7 +355,8 @@ func TestSpansNeedAnEditorsTokenOfTheCallsProject(t *testing.T) {
 	}
 	require.Zero(t, stored())
 	tracer, flush := s.exporter(t, "wnd_wrong")
-	_, one := tracer.Start(within(http.Header{"Traceparent": {"00-" + hex.EncodeToString(trace) + "-00f067aa0ba902b7-01"}}), "x")
+	header := http.Header{"Traceparent": {"00-" + hex.EncodeToString(trace) + "-00f067aa0ba902b7-01"}}
+	_, one := tracer.Start(within(header), "x")
 	one.End()
 	require.ErrorContains(t, flush(), "401")
 	count, _ = s.sends(t, body, "Authorization", "Bearer "+editor).rejected(t)
@@ -389,7 +396,7 @@ func TestHostileBodiesOfSpansAreRefused(t *testing.T) {
 		"half of protobuf":        {valid[:len(valid)-3], nil, 400},
 		"a length beyond the end": {[]byte{0x0a, 0xff, 0xff, 0xff, 0xff, 0x7f}, nil, 400},
 		"not JSON":                {valid, []string{"Content-Type", inJSON}, 400},
-		"half of JSON":            {[]byte(`{"resourceSpans":[{"scopeSpans":[{"spans":[`), []string{"Content-Type", inJSON}, 400},
+		"half of JSON":            {[]byte(`{"resourceSpans":[{"scopeSpans":[{`), []string{"Content-Type", inJSON}, 400},
 		"two JSON values":         {[]byte(`{} {}`), []string{"Content-Type", inJSON}, 400},
 		"an array":                {[]byte(`[]`), []string{"Content-Type", inJSON}, 400},
 		"deep JSON":               {[]byte(`{"x":` + strings.Repeat("[", 100_000)), []string{"Content-Type", inJSON}, 400},
@@ -495,8 +502,8 @@ func TestCirclesAndImpossibleTimesOfSpansAreHarmless(t *testing.T) {
 	alone := span(call.trace, 1000)
 	alone.ParentSpanId = alone.SpanId
 	for n, times := range [][2]uint64{
-		{uint64(time.Now().Add(100 * time.Hour).UnixNano()), 0}, {math.MaxUint64, math.MaxUint64}, {0, 5}, {1, math.MaxUint64},
-		{uint64(time.Now().UnixNano()), 1},
+		{uint64(time.Now().Add(100 * time.Hour).UnixNano()), 0}, {math.MaxUint64, math.MaxUint64}, {0, 5},
+		{1, math.MaxUint64}, {uint64(time.Now().UnixNano()), 1},
 	} {
 		one := span(call.trace, uint64(2000+n))
 		one.StartTimeUnixNano, one.EndTimeUnixNano = times[0], times[1]

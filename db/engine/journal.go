@@ -334,8 +334,8 @@ func (j Journal) CloseLost(ctx context.Context) error {
 	return pg.Classify("end lost tool calls", err)
 }
 
-// Prune removes the events and spans of one task that ended longer ago than keep; a keep of 0 keeps everything. found is
-// false if there is no such task.
+// Prune removes the events and spans of one task that ended longer ago than keep; a keep of 0 keeps everything. found
+// is false if there is no such task.
 func (j Journal) Prune(ctx context.Context, keep time.Duration) (found bool, err error) {
 	if keep == 0 {
 		return false, nil

@@ -56,7 +56,8 @@ func (j Journal) TracedCalls(ctx context.Context, scope db.Scope, traces []strin
 // event.MaxSpansBytes: rejected is how many spans had no room. All are rejected if the task has been deleted.
 func (j Journal) AddSpans(ctx context.Context, call TracedCall, spans []event.Span) (rejected int, err error) {
 	const (
-		lock = `SELECT pg_advisory_xact_lock(hashtextextended('spans of ' || $1::bigint, 0))` // counting and adding are one step
+		// counting and adding are one step
+		lock = `SELECT pg_advisory_xact_lock(hashtextextended('spans of ' || $1::bigint, 0))`
 		add  = `
 			WITH fresh AS (
 				SELECT given.*, count(*) OVER earlier AS spans, sum(octet_length(given.span)) OVER earlier AS bytes

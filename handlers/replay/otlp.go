@@ -101,6 +101,9 @@ func eachField(message []byte, number protowire.Number, yield func([]byte) error
 
 // eachMember reads an object, and calls yield before each element of the arrays that names lead to, one in another.
 func eachMember(decoder *json.Decoder, names []string, yield func() error) error {
+	if len(names) == 0 {
+		return yield()
+	}
 	if err := expect(decoder, '{'); err != nil {
 		return err
 	}
@@ -120,12 +123,7 @@ func eachMember(decoder *json.Decoder, names []string, yield func() error) error
 			return err
 		}
 		for decoder.More() {
-			if len(names) == 1 {
-				err = yield()
-			} else {
-				err = eachMember(decoder, names[1:], yield)
-			}
-			if err != nil {
+			if err := eachMember(decoder, names[1:], yield); err != nil {
 				return err
 			}
 		}

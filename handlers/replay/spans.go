@@ -38,10 +38,13 @@ const (
 // spansTime is the time within which a request with spans must arrive and be stored.
 const spansTime = time.Minute
 
-// RegisterSpans adds the endpoint that receives agents' spans: OTLP over HTTP (https://opentelemetry.io/docs/specs/otlp).
+// RegisterSpans adds the endpoint that receives agents' spans, by OTLP over HTTP
+// (https://opentelemetry.io/docs/specs/otlp), if agents can report them.
 func RegisterSpans(group *echo.Group, config Config) {
-	h := &handler{config}
-	group.POST(paths.Traces, h.takeSpans)
+	if config.HasSpans {
+		h := &handler{config}
+		group.POST(paths.Traces, h.takeSpans)
+	}
 }
 
 // takeSpans stores the spans of calls that this installation made. Spans of other traces and those beyond a limit are

@@ -70,7 +70,8 @@ func NewGates(registry prometheus.Registerer) *Gates {
 	followers := gate("followers", 1000)
 	followers.share = 100
 	return &Gates{
-		Files: gate("files", max(2, runtime.GOMAXPROCS(0))), Imports: gate("imports", 2), Spans: gate("spans", 4), Probes: gate("probes", 4),
+		Files: gate("files", max(2, runtime.GOMAXPROCS(0))), Imports: gate("imports", 2), Spans: gate("spans", 4),
+		Probes:  gate("probes", 4),
 		SignIns: gate("sign-ins", 16), Pages: gate("pages", 8), Exports: gate("exports", 5),
 		Followers: followers, Responses: responses,
 	}
