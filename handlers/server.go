@@ -267,9 +267,8 @@ func (s *Server) mount(e *echo.Echo) {
 		Defaults: s.Defaults, DemoURL: s.DemoURL, DemoModelsURL: s.DemoModelsURL, DemoTicket: s.DemoTicket,
 		Version: s.Version, Failed: s.failed, Log: s.Log,
 	})
-	replays := replay.Config{Store: s.Store, Units: replay.NewHub(s.Store),
-		Tools: engine.NewToolReports(s.Store), Version: s.Version,
-		Closing: s.Closing, Failed: s.failed, HasSpans: s.HasSpans,
+	replays := replay.Config{Store: s.Store, Units: replay.NewHub(s.Store), Tools: engine.NewToolReports(s.Store),
+		Version: s.Version, Closing: s.Closing, Failed: s.failed, HasSpans: s.HasSpans,
 		Mask: func(task db.Task, variant int) (func(string) string, error) {
 			return s.tasks.Mask(s.Agents, task, variant)
 		}}

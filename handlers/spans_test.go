@@ -103,7 +103,7 @@ func TestAnAgentsSpansJoinTheReplay(t *testing.T) {
 	require.GreaterOrEqual(t, whole["duration_ms"], model["duration_ms"])
 	require.Equal(t, []any{"qwen-max", 1200.0, 85.0, nil},
 		[]any{model["model"], model["input_tokens"], model["output_tokens"], model["total_tokens"]})
-	require.True(t, `[{"role":"user","content":"`+foul+`"}]` == model["input"], model["input"])
+	require.Equal(t, []any{`[{"role":"user","content":"` + foul + `"}]`}, []any{model["input"]})
 	require.Equal(t, "***"+strings.Repeat("长", vocabulary.MaxSpanText-3), model["output"])
 	require.Equal(t, []any{false, true}, []any{model["is_input_cut"], model["is_output_cut"]})
 	require.Equal(t, []any{`["<b>","2"]`, 7.0, true, "no index"},

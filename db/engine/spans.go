@@ -98,8 +98,8 @@ func (j Journal) AddSpans(ctx context.Context, call TracedCall, spans []event.Sp
 		if _, err := tx.ExecContext(ctx, lock, call.UnitID); err != nil {
 			return pg.Classify("wait for other spans of a run", err)
 		}
-		return pg.Classify("store spans", tx.GetContext(ctx, &rejected, add, call.UnitID, call.ItemID, call.TaskID, ids, texts,
-			event.MaxSpans, event.MaxSpansBytes))
+		return pg.Classify("store spans", tx.GetContext(ctx, &rejected, add, call.UnitID, call.ItemID, call.TaskID, ids,
+			texts, event.MaxSpans, event.MaxSpansBytes))
 	})
 	if errors.Is(err, db.ErrGone) {
 		return len(spans), nil
