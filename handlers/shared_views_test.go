@@ -46,3 +46,44 @@ func TestAFilteredReportIsShared(t *testing.T) {
 	whole := s.post(t, "/tasks/"+id+"/shares", map[string]string{"days": "7", "kind": "results"}).page(t)
 	require.Contains(t, string(s.get(t, strings.TrimPrefix(whole.Find("#new-share").Text(), s.URL)).body), "运费多少")
 }
+
+// The API shares the same filtered answers as the page, with the same checks, and lists the filters of links.
+func TestTheAPISharesFilteredAnswers(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	_, id := s.importAnswers(t, "a.csv",
+		"question_id,question,answer,city\na,退货期限,7 日,北京\nb,运费多少,8 元,上海\nc,退货地址,仓库,北京\n")
+	made := s.entry(t, "POST", "shares", object{"task_id": id, "filters": "?column.city=北京&search="}, 201)
+	require.Equal(t, []any{"results", "column.city=%E5%8C%97%E4%BA%AC", 2.0},
+		[]any{made["kind"], made["filters"], made["questions"]})
+	shared := string(s.get(t, strings.TrimPrefix(made["url"].(string), s.URL)).body)
+	require.Contains(t, shared, "退货地址")
+	require.NotContains(t, shared, "运费多少")
+	page := s.post(t, "/tasks/"+id+"/shares?"+url.Values{"column.city": {"上海"}, "done": {"x"}}.Encode(),
+		map[string]string{"days": "7"})
+	require.Equal(t, http.StatusCreated, page.StatusCode)
+	whole := s.entry(t, "POST", "shares", object{"task_id": id}, 201)
+	require.Equal(t, []any{"report", nil, nil}, []any{whole["kind"], whole["filters"], whole["questions"]})
+	all := s.entry(t, "POST", "shares", object{"task_id": id, "kind": "results", "filters": "variant=1"}, 201)
+	require.Equal(t, []any{"variant=1", 3.0}, []any{all["filters"], all["questions"]})
+	list := s.entry(t, "GET", "shares?task_id="+id, nil, 200)["items"].([]any)
+	require.Equal(t, "column.city=%E4%B8%8A%E6%B5%B7", list[2].(object)["filters"])
+
+	for filters, column := range map[string]string{
+		"": "filters", "%zz": "filters", "a=%00": "filters", "filter=": "filters", "page=2": "filters",
+		"sort=risk": "filters", "column.city=" + strings.Repeat("x", 4000): "filters",
+		"filter=nonsense": "filter", "column.land=北京": "column.land", "sample=x": "sample", "variant=9": "variant",
+		"finish_reason=x": "finish_reason", "min_latency_ms=x": "min_latency_ms",
+	} {
+		refused := s.entry(t, "POST", "shares", object{"task_id": id, "filters": filters}, 422)
+		require.Equal(t, "PARAMETER_INVALID", refused["code"], filters)
+		require.Equal(t, column, refused["details"].([]any)[0].(object)["column"], filters)
+	}
+	for _, kind := range []string{"report", "replay"} {
+		refused := s.entry(t, "POST", "shares",
+			object{"task_id": id, "kind": kind, "question_id": "a", "filters": "column.city=北京"}, 422)
+		require.Equal(t, "PARAMETER_INVALID", refused["code"], kind)
+	}
+	require.Len(t, s.entry(t, "GET", "shares?task_id="+id, nil, 200)["items"], 4)
+	require.Zero(t, s.reports.Load(), s.told.String())
+}

@@ -35,6 +35,8 @@ type Share struct {
 	UnitID *int64 `db:"unit_id"`
 	// ItemIDs are the questions to which a link to answers is limited; nil means all.
 	ItemIDs pq.Int64Array `db:"item_ids"`
+	// Filters chose these questions, as the query of an address; nil if there were none, or they are not known.
+	Filters *string `db:"filters"`
 	// Number is the number of a replay's question, in the order of the report; nil if the link shows no single question.
 	Number    *int       `db:"number"`
 	CreatedBy string     `db:"created_by"`
@@ -51,8 +53,8 @@ const readShares = `
 	FROM shares s`
 
 // shareColumns are the columns of a Share, from shares s. The number of a unit is the number of its first question.
-const shareColumns = `s.id, s.task_id, s.kind, s.item_id, s.unit_id, s.item_ids, s.created_by, s.expires_at, s.revoked_at, s.used_at,
-	s.created_at, (
+const shareColumns = `s.id, s.task_id, s.kind, s.item_id, s.unit_id, s.item_ids, s.filters, s.created_by, s.expires_at,
+	s.revoked_at, s.used_at, s.created_at, (
 		SELECT count(*)
 		FROM evaluation_items i
 		JOIN evaluation_items before ON before.task_id = i.task_id AND before.sort_key <= i.sort_key
@@ -86,8 +88,9 @@ func (p People) HasUnit(ctx context.Context, taskID uuid.UUID, unitID int64) (ha
 
 // AddShare stores a new link to a task and returns its secret, which cannot be read again.
 func (p People) AddShare(ctx context.Context, share Share, lasts time.Duration) (secret string, err error) {
-	const insert = `INSERT INTO shares (id, task_id, hash, created_by, expires_at, kind, item_id, unit_id, item_ids)
-		VALUES ($1, $2, $3, $4, now() + $5 * interval '1 second', $6, $7, $8, $9)`
+	const insert = `INSERT INTO shares (id, task_id, hash, created_by, expires_at, kind, item_id, unit_id, item_ids,
+			filters)
+		VALUES ($1, $2, $3, $4, now() + $5 * interval '1 second', $6, $7, $8, $9, $10)`
 	secret = NewSecret()
 	err = p.db.InTx(ctx, "store a link", func(tx *sqlx.Tx) error {
 		var of uuid.UUID
@@ -98,7 +101,7 @@ func (p People) AddShare(ctx context.Context, share Share, lasts time.Duration) 
 			return err
 		}
 		_, err := tx.ExecContext(ctx, insert, share.ID, share.TaskID, hashOf(secret), share.CreatedBy, lasts.Seconds(),
-			share.Kind, share.ItemID, share.UnitID, share.ItemIDs)
+			share.Kind, share.ItemID, share.UnitID, share.ItemIDs, share.Filters)
 		return pg.Classify("store a link", err)
 	})
 	return secret, err

@@ -3,16 +3,19 @@ package people
 import (
 	"context"
 	"net/http"
+	"net/url"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humaecho"
 	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
 
 	"wending/db"
 	"wending/db/people"
 	"wending/handlers/form"
 	"wending/handlers/request"
 	"wending/handlers/rest"
+	"wending/jobs/identity"
 	"wending/views/paths"
 )
 
@@ -438,12 +441,12 @@ func (h endpoints) listShares(ctx context.Context, input *sharesInput) (*list[Sh
 // sitedInput is a body together with its request, which provides the base address of links.
 type sitedInput struct {
 	rest.FormInput
-	request *http.Request
+	request echo.Context
 }
 
 // Resolve implements huma.Resolver.
 func (i *sitedInput) Resolve(ctx huma.Context) []error {
-	i.request = humaecho.Unwrap(ctx).Request()
+	i.request = humaecho.Unwrap(ctx)
 	return i.FormInput.Resolve(ctx)
 }
 
@@ -452,7 +455,18 @@ func (h endpoints) createShare(ctx context.Context, input *sitedInput) (*output[
 	if err != nil {
 		return nil, err
 	}
-	share, address, faults, err := h.makeShare(ctx, task, input.Form, nil, "expires_in_days", h.site(input.request))
+	var only []int64
+	filters := url.Values{}
+	if input.Form.Has("filters") {
+		if filters, err = identity.ShareFilters(input.Form.Value("filters")); err == nil {
+			only, filters, err = h.filtered(input.request, task, filters)
+		}
+		if err != nil {
+			return nil, form.Refusal(form.PersonFaults(err, nil))
+		}
+	}
+	share, address, faults, err := h.makeShare(ctx, task, input.Form, only, filters, "expires_in_days",
+		h.site(input.request.Request()))
 	return &output[NewShare]{NewShare{newShare(share), address}}, form.Refusal(faults, err)
 }
 

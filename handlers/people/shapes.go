@@ -115,6 +115,8 @@ type Share struct {
 	Kind      people.ShareKind `json:"kind" enum:"report,results,replay" doc:"What the link shows: the report, only the answers, or the replay of calls" example:"report"`
 	UnitID    *int64           `json:"unit_id" doc:"The unit whose replay the link shows; null otherwise" example:"4711"`
 	Number    *int             `json:"number" doc:"Number of the question whose replay the link shows, in the order of the report; null otherwise" example:"3"`
+	Filters   *string          `json:"filters" doc:"The filters that chose the questions which the link shows; null if it shows all of them" example:"filter=different&column.city=%E5%8C%97%E4%BA%AC"`
+	Questions *int             `json:"questions" doc:"The number of questions that the filters chose when the link was created; null if it shows all of them" example:"12"`
 	CreatedBy string           `json:"created_by" example:"李雷"`
 	ExpiresAt rest.Moment      `json:"expires_at"`
 	RevokedAt *rest.Moment     `json:"revoked_at"`
@@ -216,7 +218,12 @@ func newToken(t people.Token) Token {
 }
 
 func newShare(s people.Share) Share {
-	return Share{s.ID, s.TaskID, s.Kind, s.UnitID, s.Number, s.CreatedBy, rest.Moment(s.ExpiresAt),
+	var questions *int
+	if s.ItemIDs != nil {
+		chosen := len(s.ItemIDs)
+		questions = &chosen
+	}
+	return Share{s.ID, s.TaskID, s.Kind, s.UnitID, s.Number, s.Filters, questions, s.CreatedBy, rest.Moment(s.ExpiresAt),
 		rest.MomentOf(s.RevokedAt), rest.MomentOf(s.UsedAt), rest.Moment(s.CreatedAt)}
 }
 
@@ -264,6 +271,7 @@ type (
 		Kind       people.ShareKind `json:"kind,omitempty" enum:"report,results,replay" doc:"What the link shows; report if absent. A replay needs question_id or unit_id." example:"replay"`
 		QuestionID string           `json:"question_id,omitempty" doc:"For a replay: the question whose current runs the link shows" example:"q1"`
 		UnitID     int64            `json:"unit_id,omitempty" doc:"For a replay: the unit that the link shows" example:"4711"`
+		Filters    string           `json:"filters,omitempty" maxLength:"4000" doc:"Only the answers to the questions that these filters select now, as a query like that of the address of a task's answers; only for results, which is the default with filters" example:"filter=different&column.city=北京"`
 		Days       int              `json:"expires_in_days,omitempty" doc:"Days until the link expires, 1–3650; 7 if absent" example:"7"`
 	}
 )

@@ -33,22 +33,21 @@ func (h *handler) listShares(c echo.Context) error {
 		return err
 	}
 	view := system.Shares{Kind: c.QueryParam("kind"), Number: c.QueryParam("number")}
-	if view.Chosen, view.Filters, err = h.filtered(c, task); err != nil {
+	if view.Chosen, view.Filters, err = h.filtered(c, task, identity.FiltersIn(c.QueryParams())); err != nil {
 		return err
 	}
 	return h.renderShares(c, http.StatusOK, task, view)
 }
 
-// filtered returns the questions that the filters in a request's address select, in order, and these filters; nil
-// without filters.
-func (h *handler) filtered(c echo.Context, task db.Task) (chosen []int64, filters url.Values, err error) {
-	items, err := h.Choose(c, task)
+// filtered returns the questions that filters of the answers to a task select, in order, and the filters; nil if they
+// select all.
+func (h *handler) filtered(c echo.Context, task db.Task, filters url.Values) ([]int64, url.Values, error) {
+	asked := c.Request().Clone(c.Request().Context())
+	asked.URL.RawQuery = filters.Encode()
+	items, err := h.Choose(c.Echo().NewContext(asked, c.Response()), task)
 	if err != nil || items == nil {
 		return nil, nil, err
 	}
-	filters = maps.Clone(c.QueryParams())
-	filters.Del("kind")
-	filters.Del("number")
 	return append([]int64{}, slices.Sorted(maps.Keys(items))...), filters, nil
 }
 
@@ -88,14 +87,16 @@ func (h *handler) toShare(ctx context.Context, task db.Task, submitted *form.Upl
 }
 
 // makeShare creates a link to a task and returns its address. Unless only is nil, the link shows only the questions
-// with these ids.
-func (h *handler) makeShare(ctx context.Context, task db.Task, submitted *form.Upload, only []int64, field,
-	site string) (share people.Share, address string, faults []form.FieldFault, err error) {
+// with these ids, which filters chose.
+func (h *handler) makeShare(ctx context.Context, task db.Task, submitted *form.Upload, only []int64, filters url.Values,
+	field, site string) (share people.Share, address string, faults []form.FieldFault, err error) {
 	n, err := h.toShare(ctx, task, submitted, field)
 	if err != nil {
 		return share, "", nil, err
 	}
-	n.ItemIDs = only
+	if n.ItemIDs, n.Filters = only, filters.Encode(); only != nil && !submitted.Has("kind") {
+		n.Kind = people.ShareResults
+	}
 	share, secret, err := h.identity.AddShare(ctx, task, request.From(ctx).Actor.Who(), n)
 	if err != nil {
 		faults, err = form.PersonFaults(err, map[string]string{"days": field})
@@ -127,14 +128,14 @@ func (h *handler) addShare(c echo.Context) error {
 		return err
 	}
 	view := system.Shares{Kind: submitted.Value("kind"), Number: submitted.Value("number")}
-	if view.Chosen, view.Filters, err = h.filtered(c, task); err != nil {
+	if view.Chosen, view.Filters, err = h.filtered(c, task, identity.FiltersIn(c.QueryParams())); err != nil {
 		return err
 	}
 	if view.Chosen != nil {
 		submitted = submitted.With("kind", string(people.ShareResults))
 	}
-	_, address, faults, err := h.makeShare(c.Request().Context(), task, submitted, view.Chosen, "days",
-		h.site(c.Request()))
+	_, address, faults, err := h.makeShare(c.Request().Context(), task, submitted, view.Chosen, view.Filters,
+		"days", h.site(c.Request()))
 	if err != nil {
 		return err
 	}

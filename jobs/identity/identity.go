@@ -452,6 +452,9 @@ func (s Service) RevokeToken(ctx context.Context, projectID uuid.UUID, owner *uu
 // ErrUnknownAction means that there is no such people.SensitiveAction.
 var ErrUnknownAction = errors.New("unknown action")
 
+// ErrFiltered means that only a link to answers can have filters.
+var ErrFiltered = errors.New("only answers can be filtered")
+
 // ErrUnknownKind means that there is no such kind of link. ErrNoReplay means that a link to a replay does not name
 // exactly one question or unit with runs, or that a link of another kind names one.
 var (
@@ -467,6 +470,8 @@ type ToShare struct {
 	UnitID     int64
 	// ItemIDs are the only questions that a link to answers shows; nil means all.
 	ItemIDs []int64
+	// Filters chose ItemIDs, as a query; empty if there are none.
+	Filters string
 	Days    int
 }
 
@@ -509,6 +514,12 @@ func (s Service) AddShare(ctx context.Context, task db.Task, by string,
 		c.fail("kind", ErrUnknownKind)
 	}
 	share = people.Share{ID: uuid.New(), TaskID: task.ID, Kind: n.Kind, ItemIDs: n.ItemIDs, CreatedBy: by}
+	if n.Filters != "" {
+		share.Filters = &n.Filters
+	}
+	if n.ItemIDs != nil && n.Kind != people.ShareResults {
+		c.fail("kind", ErrFiltered)
+	}
 	if err := s.addReplay(ctx, &c, &share, n); err != nil {
 		return share, "", err
 	}

@@ -3,6 +3,7 @@ package identity
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -35,7 +36,15 @@ var viewParameters = map[people.ViewKind][]string{
 		columnPrefix + "<name>",
 	},
 	people.TaskViews: {"query", "status", "group", "older", "columns"},
+	shareFilters: {
+		"filter", "review", "reason", "reviewer", "assigned", "sample", "search", "series", "variant", "finish_reason",
+		"error_code", "min_latency_ms", "max_latency_ms", "min_total_tokens", "max_total_tokens", "min_cost", "max_cost",
+		columnPrefix + "<name>",
+	},
 }
+
+// shareFilters stands for the filters of links to answers, which are read like a view of questions.
+const shareFilters people.ViewKind = "share"
 
 // ViewParameters returns the parameters that views of a kind keep.
 func ViewParameters(kind string) []string { return viewParameters[people.ViewKind(kind)] }
@@ -50,17 +59,22 @@ func checkView(c *checks, kind people.ViewKind, given View) (name, query string)
 		c.fail("kind", ErrViewKind)
 		return name, ""
 	}
-	values, err := url.ParseQuery(strings.TrimPrefix(strings.TrimSpace(given.Query), "?"))
-	if err != nil || !utf8.ValidString(given.Query) || strings.ContainsRune(given.Query, 0) ||
-		strings.Contains(given.Query, "%00") {
-		c.fail("query", ErrViewEmpty)
-		return name, ""
+	values := c.query("query", kind, given.Query)
+	return name, values.Encode()
+}
+
+// query reads the query in a field: the parameters that views of a kind keep, with their values, of which there is at
+// least one.
+func (c *checks) query(field string, kind people.ViewKind, text string) url.Values {
+	values, err := url.ParseQuery(strings.TrimPrefix(strings.TrimSpace(text), "?"))
+	if err != nil || !utf8.ValidString(text) || strings.ContainsRune(text, 0) || strings.Contains(text, "%00") {
+		c.fail(field, ErrViewEmpty)
+		return nil
 	}
 	for parameter, all := range values {
-		isColumn := kind == people.QuestionViews && strings.HasPrefix(parameter, columnPrefix)
-		if !isColumn && !slices.Contains(viewParameters[kind], parameter) {
-			*c = append(*c, &FieldError{Field: "query", Err: ErrViewParameter, Of: string(kind)})
-			return name, ""
+		if !isKept(kind, parameter) {
+			*c = append(*c, &FieldError{Field: field, Err: ErrViewParameter, Of: string(kind)})
+			return nil
 		}
 		if values[parameter] = slices.DeleteFunc(all, func(value string) bool {
 			return value == ""
@@ -68,14 +82,34 @@ func checkView(c *checks, kind people.ViewKind, given View) (name, query string)
 			delete(values, parameter) // forms send empty values for fields left empty
 		}
 	}
-	query = values.Encode()
-	switch {
+	switch query := values.Encode(); {
 	case query == "":
-		c.fail("query", ErrViewEmpty)
+		c.fail(field, ErrViewEmpty)
 	case utf8.RuneCountInString(query) > MaxViewQuery:
-		*c = append(*c, &FieldError{Field: "query", Err: ErrViewLong, Most: MaxViewQuery})
+		*c = append(*c, &FieldError{Field: field, Err: ErrViewLong, Most: MaxViewQuery})
 	}
-	return name, query
+	return values
+}
+
+// isKept reports whether views of a kind keep a parameter.
+func isKept(kind people.ViewKind, parameter string) bool {
+	isColumn := kind != people.TaskViews && strings.HasPrefix(parameter, columnPrefix)
+	return isColumn || slices.Contains(viewParameters[kind], parameter)
+}
+
+// ShareFilters reads the filters of a link to answers: a query such as the address of the answers has. Faults are
+// returned as FieldErrors of "filters".
+func ShareFilters(query string) (url.Values, error) {
+	var c checks
+	values := c.query("filters", shareFilters, query)
+	return values, c.err()
+}
+
+// FiltersIn returns the filters for a link in the query of a page's address, without other parameters.
+func FiltersIn(query url.Values) url.Values {
+	filters := maps.Clone(query)
+	maps.DeleteFunc(filters, func(parameter string, _ []string) bool { return !isKept(shareFilters, parameter) })
+	return filters
 }
 
 // AddView saves a view for a project. Faults are returned as FieldErrors of "name", "kind" and "query".
