@@ -235,31 +235,36 @@ func (v VariantStatistics) CostOfRun() float64 {
 	return cost / float64(v.RunsWithCost)
 }
 
-// ErrorCount is how often runs of each variant ended with an error, by variant number.
+// ErrorCount is how often runs of each variant ended with an error, by variant number, and for how many questions.
 type ErrorCount struct {
 	Code   string
+	Items  int
 	Counts map[int]int
 }
 
 // Errors returns the reasons why current runs of a task have no answer, the most frequent first.
 func (r Report) Errors(ctx context.Context, taskID uuid.UUID) (errors []ErrorCount, err error) {
 	const read = `
-		SELECT error_code, variant, count(*) AS count, sum(count(*)) OVER (PARTITION BY error_code) AS total
-		FROM evaluation_runs
-		WHERE task_id = $1 AND is_current AND error_code IS NOT NULL
-		GROUP BY error_code, variant
+		WITH failed AS MATERIALIZED (
+			SELECT error_code, variant, item_id
+			FROM evaluation_runs
+			WHERE task_id = $1 AND is_current AND error_code IS NOT NULL)
+		SELECT error_code, variant, count(*) AS count, items
+		FROM failed
+		JOIN (SELECT error_code, count(*) AS total, count(DISTINCT item_id) AS items FROM failed GROUP BY error_code) codes
+			USING (error_code)
+		GROUP BY error_code, variant, total, items
 		ORDER BY total DESC, error_code`
 	var rows []struct {
-		Code           string `db:"error_code"`
-		Variant, Count int
-		Total          int
+		Code                  string `db:"error_code"`
+		Variant, Count, Items int
 	}
 	if err := r.db.SelectContext(ctx, &rows, read, taskID); err != nil {
 		return nil, pg.Classify("count the errors", err)
 	}
 	for _, row := range rows {
 		if len(errors) == 0 || errors[len(errors)-1].Code != row.Code {
-			errors = append(errors, ErrorCount{row.Code, map[int]int{}})
+			errors = append(errors, ErrorCount{row.Code, row.Items, map[int]int{}})
 		}
 		errors[len(errors)-1].Counts[row.Variant] = row.Count
 	}
