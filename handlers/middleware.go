@@ -14,6 +14,10 @@ import (
 	"github.com/labstack/echo-contrib/echoprometheus"
 	"github.com/labstack/echo/v4"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 
 	"wending/db"
 	"wending/db/people"
@@ -67,6 +71,39 @@ func (s *Server) logRequests(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		s.Log.Log(r.Context(), level, "request", attributes...)
 		return nil
+	}
+}
+
+// traceRequests exports a span of each request by its route: paths and queries may contain secrets. Requests for static
+// files, by monitoring, and with spans – which may be our own – have none.
+func traceRequests(tracer trace.Tracer) echo.MiddlewareFunc {
+	omitted := []string{paths.Live, paths.Ready, paths.Health, paths.Metrics, paths.Traces}
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			r := c.Request()
+			if strings.HasPrefix(c.Path(), static.Prefix) || slices.Contains(omitted, c.Path()) {
+				return next(c)
+			}
+			method := knownMethod(r)
+			attributes := []attribute.KeyValue{attribute.String("http.request.method", method),
+				attribute.String("http.route", c.Path()), attribute.String("wending.request_id", request.From(r.Context()).ID)}
+			if id := c.Param("taskId") + c.Param("task_id"); id != "" {
+				attributes = append(attributes, attribute.String("wending.task_id", id))
+			}
+			ctx, span := tracer.Start(
+				propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header)),
+				method+" "+c.Path(), trace.WithSpanKind(trace.SpanKindServer),
+				trace.WithAttributes(attributes...))
+			defer span.End()
+			c.SetRequest(r.WithContext(ctx))
+			err := next(c)
+			status := c.Response().Status
+			span.SetAttributes(attribute.Int("http.response.status_code", status))
+			if status >= http.StatusInternalServerError {
+				span.SetStatus(codes.Error, "")
+			}
+			return err
+		}
 	}
 }
 
@@ -198,20 +235,23 @@ func measureRequests(registry *prometheus.Registry) echo.MiddlewareFunc {
 }
 
 func requestMetrics(registry *prometheus.Registry) echo.MiddlewareFunc {
-	known := append([]string{http.MethodHead, http.MethodOptions}, methods...)
 	return echoprometheus.NewMiddlewareWithConfig(echoprometheus.MiddlewareConfig{
 		Subsystem: "wending", Registerer: registry,
 		Skipper: func(c echo.Context) bool { return strings.HasPrefix(c.Path(), static.Prefix) },
 		LabelFuncs: map[string]echoprometheus.LabelValueFunc{
-			"host": func(echo.Context, error) string { return "" },
-			"method": func(c echo.Context, _ error) string {
-				if method := methodOf(c.Request()); slices.Contains(known, method) {
-					return method
-				}
-				return "other"
-			},
+			"host":   func(echo.Context, error) string { return "" },
+			"method": func(c echo.Context, _ error) string { return knownMethod(c.Request()) },
 		},
 	})
+}
+
+// knownMethod returns the method of a request; "other" stands for all that clients invent.
+func knownMethod(r *http.Request) string {
+	method := methodOf(r)
+	if method == http.MethodHead || method == http.MethodOptions || slices.Contains(methods, method) {
+		return method
+	}
+	return "other"
 }
 
 // refuseOtherSites refuses requests from another site's page that change something or cost work. It also refuses any

@@ -20,6 +20,7 @@ import (
 	"github.com/labstack/echo/v4/middleware"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
 	"wending/db"
@@ -104,6 +105,8 @@ type Config struct {
 	// answered from then on. nil means never.
 	Retired  <-chan struct{}
 	Registry *prometheus.Registry
+	// Tracer exports spans of requests; nil means that requests are not traced.
+	Tracer trace.Tracer
 	// Report reports an internal error, with tags for its context, to the operators; nil means errors are only logged.
 	Report  func(err error, tags map[string]string)
 	Version string
@@ -217,7 +220,11 @@ func New(config Config) (*Server, error) {
 		ContentSecurityPolicy: contentSecurityPolicy,
 	}), middleware.RemoveTrailingSlashWithConfig(
 		middleware.TrailingSlashConfig{RedirectCode: http.StatusPermanentRedirect}))
-	e.Use(dropOddRequestID, middleware.RequestID(), s.identify, s.findMethods, s.logRequests, middleware.Recover(),
+	e.Use(dropOddRequestID, middleware.RequestID(), s.identify, s.findMethods)
+	if config.Tracer != nil {
+		e.Use(traceRequests(config.Tracer))
+	}
+	e.Use(s.logRequests, middleware.Recover(),
 		s.keepPrivate, refuseLargeHeaders, s.refuseOtherSites)
 	if config.Registry != nil {
 		e.Use(measureRequests(config.Registry))

@@ -14,6 +14,7 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/trace"
 
 	"wending/db"
 	"wending/db/dbtest"
@@ -35,6 +36,7 @@ type bench struct {
 	redis     string
 	sealer    *secret.Sealer
 	maxActive int // how many tasks its workers run at once; 0 means no limit
+	tracer    trace.Tracer
 }
 
 func newBench(t testing.TB) *bench {
@@ -73,7 +75,7 @@ func (b *bench) startWorker(t testing.TB, lanes int) (stop func()) {
 	require.NoError(t, err)
 	queue := b.newQueue(t)
 	worker := jobs.NewWorker(jobs.WorkerConfig{DrainTime: 30 * time.Second, Lanes: lanes,
-		MaxActiveTasks: b.maxActive, Store: b.store, Queue: queue,
+		MaxActiveTasks: b.maxActive, Tracer: b.tracer, Store: b.store, Queue: queue,
 		Agents: agent.NewClient(guard, ""), Models: agent.NewClient(guard, ""),
 		Sealer: b.sealer, Metrics: jobs.NewMetrics(prometheus.NewRegistry(), queue),
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil))})

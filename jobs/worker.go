@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/hibiken/asynq"
+	"go.opentelemetry.io/otel/trace"
 
 	"wending/db"
 	"wending/db/engine"
@@ -83,6 +84,8 @@ type WorkerConfig struct {
 	Models  *agent.Client
 	Sealer  *secret.Sealer
 	Metrics *Metrics
+	// Tracer exports spans of calls; nil means that calls are not traced.
+	Tracer trace.Tracer
 	// Chores are the recurring work that one worker does for all.
 	Chores []Chore
 	// Admits reports whether a launch may begin; nil means that all launches may.
@@ -118,7 +121,7 @@ func NewWorker(config WorkerConfig) *Worker {
 	w.scribe = crew.NewScribe(engine.NewJournal(w.Store), w.Log)
 	w.crews = crew.New(crew.Config{
 		Scribe: w.scribe, AssetURL: w.AssetURL, Store: w.Store, Agents: w.Agents, Models: w.Models, Holdings: w.holdings,
-		Observer: w.Metrics, Leaving: w.leaving, Calls: w.calls,
+		Observer: w.Metrics, Tracer: w.Tracer, Leaving: w.leaving, Calls: w.calls,
 		Report: func(err error) { w.report(err) }, Log: w.Log,
 	})
 	return w

@@ -19,6 +19,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
 	"wending/db"
@@ -69,6 +70,8 @@ type program struct {
 	sealer      *secret.Sealer
 	registry    *prometheus.Registry
 	metrics     *jobs.Metrics
+	tracer      trace.Tracer
+	flushSpans  func()
 	demoURL     string
 	// demoModelsURL is the base URL of the demo's models.
 	demoModelsURL string
@@ -128,7 +131,7 @@ func (s *Settings) listen() (net.Listener, error) {
 // connect connects a process's parts.
 func (s *Settings) connect(ctx context.Context, log *slog.Logger, e endpoints) (_ *program, err error) {
 	p := &program{settings: *s, log: log, registry: prometheus.NewRegistry(), listener: e.listener,
-		directURL: s.directURL(e.databaseURL)}
+		directURL: s.directURL(e.databaseURL), flushSpans: func() {}}
 	defer func() {
 		if err != nil {
 			p.close()
@@ -143,6 +146,10 @@ func (s *Settings) connect(ctx context.Context, log *slog.Logger, e endpoints) (
 		if err := sentry.Init(sentry.ClientOptions{Dsn: s.SentryDSN, Release: buildVersion()}); err != nil {
 			return nil, fmt.Errorf("SENTRY_DSN: %w", err)
 		}
+	}
+	if p.tracer, p.flushSpans, err = jobs.NewTracer(ctx, jobs.TracingConfig{Endpoint: s.OTLPEndpoint,
+		Headers: s.OTLPHeaders, Version: buildVersion(), Log: log}); err != nil {
+		return nil, err
 	}
 	if p.publicURL, err = s.publicURL(); err != nil {
 		return nil, err
@@ -176,9 +183,8 @@ func (s *Settings) connect(ctx context.Context, log *slog.Logger, e endpoints) (
 		return nil, err
 	}
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		newBuildInfo())
+		newBuildInfo(), vitals{p.store})
 	p.metrics = jobs.NewMetrics(p.registry, p.queue)
-	p.registry.MustRegister(vitals{p.store})
 	if e.listener != nil {
 		s.registerDisk(p.registry)
 		p.registry.MustRegister(&installation{store: p.store})
@@ -283,18 +289,10 @@ func (p *program) connectAgents(e endpoints) (err error) {
 }
 
 func (p *program) close() {
-	if p.agents != nil {
-		p.agents.Close()
-	}
-	if p.models != nil {
-		p.models.Close()
-	}
-	if p.sender != nil {
-		p.sender.Close()
-	}
-	if p.fetcher != nil {
-		p.fetcher.Close()
-	}
+	p.agents.Close()
+	p.models.Close()
+	p.sender.Close()
+	p.fetcher.Close()
 	if p.queue != nil {
 		_ = p.queue.Close()
 	}
@@ -304,6 +302,7 @@ func (p *program) close() {
 	if p.listener != nil {
 		_ = p.listener.Close()
 	}
+	p.flushSpans()
 	sentry.Flush(2 * time.Second)
 }
 
@@ -381,7 +380,7 @@ func (p *program) work(ctx context.Context) error {
 			{Name: "announce results", Do: announcer.Round},
 		},
 		Lanes: p.settings.Concurrency, Store: p.store, Queue: p.queue, Agents: p.agents, Models: p.models, Sealer: p.sealer,
-		Metrics:  p.metrics,
+		Metrics: p.metrics, Tracer: p.tracer,
 		AssetURL: assetURL, MaxActiveTasks: p.settings.MaxActive, SensitivePatterns: p.settings.sensitivePatterns(),
 		KeepHistory: time.Duration(p.settings.HistoryDays) * 24 * time.Hour, DrainTime: p.settings.drainTime(),
 		Report: reportError, Log: p.log,
@@ -474,7 +473,7 @@ func (p *program) serve(ctx context.Context, stdout io.Writer) error {
 		HistoryDays: p.settings.HistoryDays, UploadDays: p.settings.UploadDays, DemoURL: p.demoURL,
 		DemoModelsURL: p.demoModelsURL, DemoTicket: p.demoTicket, Hosts: p.settings.names(), Access: access,
 		HasTools: p.settings.MCP == "on", HasSpans: p.settings.OTLPReceiver,
-		DatabaseURL: p.directURL, Closing: changing.Done(), Retired: p.retired, Registry: p.registry,
+		DatabaseURL: p.directURL, Closing: changing.Done(), Retired: p.retired, Registry: p.registry, Tracer: p.tracer,
 		Report: reportError, Version: buildVersion(), Log: p.log,
 	})
 	if err != nil {

@@ -73,6 +73,8 @@ type Settings struct {
 	MetricsAddr  string `from:"METRICS_ADDR" help:"Address of a worker's /metrics, /livez and /readyz; if unset, they are not served ($METRICS_ADDR)."`
 	MCP          string `name:"mcp" from:"MCP" default:"off" enum:"off,on" help:"on: offer tools to assistants at /mcp, with the tokens of the API ($MCP)."`
 	OTLPReceiver bool   `name:"otlp-receiver" from:"OTLP_RECEIVER" help:"Receive agents' spans (OTLP over HTTP) at /v1/traces, with the tokens of the API ($OTLP_RECEIVER)."`
+	OTLPEndpoint string `name:"otel-exporter-otlp-endpoint" from:"OTEL_EXPORTER_OTLP_ENDPOINT" help:"Collector to which spans of requests and calls are exported (OTLP over HTTP), such as http://127.0.0.1:4318; if unset, none are ($OTEL_EXPORTER_OTLP_ENDPOINT)."`
+	OTLPHeaders  string `name:"otel-exporter-otlp-headers" from:"OTEL_EXPORTER_OTLP_HEADERS" help:"Headers for the collector: name=value, separated by commas ($OTEL_EXPORTER_OTLP_HEADERS)."`
 	SentryDSN    string `name:"sentry-dsn" from:"SENTRY_DSN" help:"Sentry DSN to which internal errors are reported; if unset, they are only logged ($SENTRY_DSN)."`
 	LogFormat    string `from:"LOG_FORMAT" default:"text" enum:"text,json" help:"Log format: text or json ($LOG_FORMAT)."`
 	LogLevel     string `from:"LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Log level: debug, info, warn or error ($LOG_LEVEL)."`

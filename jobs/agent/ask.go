@@ -49,8 +49,12 @@ func NewClient(allowed *guard.Guard, apiKey string) *Client {
 	})}
 }
 
-// Close drops idle connections.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+// Close drops idle connections; a nil client has none.
+func (c *Client) Close() {
+	if c != nil {
+		c.http.CloseIdleConnections()
+	}
+}
 
 // Ask makes one call. It returns no error: the protocol.Answer describes any outcome.
 func (c *Client) Ask(ctx context.Context, q protocol.Request) protocol.Answer {
@@ -169,7 +173,7 @@ func (c *Client) ask(ctx context.Context, q protocol.Request, start time.Time) p
 		request.Header.Set(name, text)
 	}
 	c.authorize(request, q)
-	trace(request, q)
+	joinTrace(request, q)
 	request.Header.Set("Idempotency-Key", q.IdempotencyKey)
 	response, err := c.http.Do(request)
 	if err != nil {

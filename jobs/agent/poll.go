@@ -191,7 +191,7 @@ func (c *Client) toJob(ctx context.Context, method, address string, q protocol.R
 	if err == nil && own.Scheme == request.URL.Scheme && own.Host == request.URL.Host {
 		c.authorize(request, q)
 	}
-	trace(request, q)
+	joinTrace(request, q)
 	return c.http.Do(request)
 }
 

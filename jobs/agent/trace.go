@@ -1,12 +1,15 @@
 package agent
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"net/http"
 	"net/textproto"
 	"regexp"
 	"strings"
+
+	"go.opentelemetry.io/otel/trace"
 
 	"wending/jobs/agent/protocol"
 )
@@ -41,12 +44,43 @@ func TraceID(headers map[string]string, otherwise string) string {
 	return otherwise
 }
 
-// trace puts a request into the trace of its call, as a sampled span of its own, unless the task's headers already
-// name a trace.
-func trace(request *http.Request, q protocol.Request) {
-	if traceIn(request.Header.Get(traceHeader)) == "" {
-		request.Header.Set(traceHeader, "00-"+q.TraceID+"-"+randomHex(8)+"-01")
+// joinTrace puts a request into the trace of its call, as a sampled span, unless the task's headers already name a
+// trace. The span is that of the request's context if there is one.
+func joinTrace(request *http.Request, q protocol.Request) {
+	if traceIn(request.Header.Get(traceHeader)) != "" {
+		return
 	}
+	span := randomHex(8)
+	if exported := trace.SpanContextFromContext(request.Context()); exported.TraceID().String() == q.TraceID {
+		span = exported.SpanID().String()
+	}
+	request.Header.Set(traceHeader, "00-"+q.TraceID+"-"+span+"-01")
+}
+
+type traceKey struct{}
+
+// InTrace returns a context in which SpanIDs puts a new root span into the trace of a request.
+func InTrace(ctx context.Context, q protocol.Request) context.Context {
+	return context.WithValue(ctx, traceKey{}, q.TraceID)
+}
+
+// SpanIDs generates the ids of exported spans. It implements IDGenerator of OpenTelemetry's SDK.
+type SpanIDs struct{}
+
+// NewIDs returns the ids of a new root span.
+func (s SpanIDs) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+	named, _ := ctx.Value(traceKey{}).(string)
+	id, err := trace.TraceIDFromHex(named)
+	if err != nil {
+		_, _ = rand.Read(id[:])
+	}
+	return id, s.NewSpanID(ctx, id)
+}
+
+// NewSpanID returns the id of a new span in a trace.
+func (SpanIDs) NewSpanID(context.Context, trace.TraceID) (id trace.SpanID) {
+	_, _ = rand.Read(id[:])
+	return id
 }
 
 // randomHex returns random bytes in hexadecimal. Ids of traces and spans must not be all zeros, which is as unlikely as

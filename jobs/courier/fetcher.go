@@ -29,8 +29,12 @@ func NewFetcher(allowed *guard.Guard) *Fetcher {
 	})}
 }
 
-// Close drops idle connections.
-func (c *Fetcher) Close() { c.http.CloseIdleConnections() }
+// Close drops idle connections; a nil Fetcher has none.
+func (c *Fetcher) Close() {
+	if c != nil {
+		c.http.CloseIdleConnections()
+	}
+}
 
 // fetchError is a failure after which another attempt may succeed, with a message that users may see.
 type fetchError struct {

@@ -50,7 +50,7 @@ func (a *asking) call(ctx context.Context, c *crew, unit *claimed) protocol.Answ
 		client = c.Models
 	}
 	a.traceID = request.TraceID
-	answer := c.send(ctx, client, request)
+	answer := c.send(ctx, client, callsAgent, unit, request)
 	if a.conversationID = answer.ConversationID; a.conversationID == "" {
 		a.conversationID = request.ConversationID
 	}

@@ -98,10 +98,13 @@ func (c *crew) mayAttempt(unit *claimed) (may, isParked bool) {
 	return c.pause(time.Until(unit.at.Add(unit.Wait))) && c.gate.await(unit.mustBeginBy(), c.Leaving), false
 }
 
-// send makes one call. A panic while decoding the answer makes the call fail; otherwise the unit would crash
+// send makes one call, with a span of the given name. A panic while decoding the answer makes the call fail; otherwise the unit would crash
 // one worker after another.
-func (c *crew) send(ctx context.Context, client *agent.Client, request protocol.Request) (answer protocol.Answer) {
+func (c *crew) send(ctx context.Context, client *agent.Client, span string, unit *claimed,
+	request protocol.Request) (answer protocol.Answer) {
 	start := time.Now()
+	ctx, end := c.beginSpan(ctx, span, unit, request)
+	defer func() { end(answer) }()
 	if c.contain("read an answer", func() { answer = client.Ask(ctx, request) }) {
 		answer = protocol.Answer{
 			Status: protocol.Failed, ErrorCode: codeInternal, Latency: time.Since(start),

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/trace"
 
 	"wending/db"
 	"wending/db/engine"
@@ -37,6 +38,8 @@ type Config struct {
 	Models   *agent.Client
 	Holdings *Holdings
 	Observer Observer
+	// Tracer exports spans of calls; nil means that calls are not traced.
+	Tracer trace.Tracer
 	// Scribe records what agents report.
 	Scribe *Scribe
 	// AssetURL returns an address on this site from which an agent can fetch a task's file until the given time; nil if

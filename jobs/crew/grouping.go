@@ -54,7 +54,7 @@ func (g *grouping) call(ctx context.Context, c *crew, unit *claimed) protocol.An
 		return *g.refusal
 	}
 	request := tasks.AskGrouper(c.Task, c.Targets[unit.Target], g.grouper, c.LaunchID, unit.Unit, g.result.Calls > 0)
-	return c.send(ctx, c.Models, request)
+	return c.send(ctx, c.Models, callsGrouper, unit, request)
 }
 
 // end reads a model's reply. It returns the final groups, or parks the unit if a second call is needed.

@@ -64,7 +64,7 @@ func (j *judging) call(ctx context.Context, c *crew, unit *claimed) protocol.Ans
 	}
 	request := tasks.AskJudge(c.Task, c.Task.Target(unit.Target), c.Targets[unit.Target], j.judge, j.values, c.LaunchID,
 		unit.ID, j.asked+1)
-	return c.send(ctx, c.Models, request)
+	return c.send(ctx, c.Models, callsJudge, unit, request)
 }
 
 // maxSaid is the maximum stored length, in bytes, of a model's output in one call.

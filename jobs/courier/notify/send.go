@@ -96,8 +96,12 @@ func NewSender(allowed *guard.Guard, smtpURL, smtpFrom string) (*Sender, error) 
 // HasMail reports whether e-mails can be sent.
 func (s *Sender) HasMail() bool { return s.mail != nil }
 
-// Close drops idle connections.
-func (s *Sender) Close() { s.http.CloseIdleConnections() }
+// Close drops idle connections; a nil Sender has none.
+func (s *Sender) Close() {
+	if s != nil {
+		s.http.CloseIdleConnections()
+	}
+}
 
 // Send makes one attempt to deliver a body to a target. It returns no error: the Outcome describes what happened.
 func (s *Sender) Send(ctx context.Context, to Target, id uuid.UUID, body []byte) Outcome {
