@@ -112,6 +112,9 @@ var strangers = map[string][]string{
 	"github.com/ohler55/ojg/jp":                {"jobs/evaluate"},
 	"github.com/santhosh-tekuri/jsonschema/v6": {"jobs/evaluate"},
 	"github.com/xuri/excelize/v2":              {"jobs/dataset", "jobs/dataset/datasettest"},
+	"go.opentelemetry.io/otel/sdk":             {"jobs"},
+	"go.opentelemetry.io/otel/exporters":       {"jobs"},
+	"go.opentelemetry.io/proto/otlp":           {"handlers/replay"},
 }
 
 // floors are the folders from top to bottom: no package, not even a leaf, may import from a folder above its own.
