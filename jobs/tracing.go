@@ -70,7 +70,7 @@ func NewTracer(ctx context.Context, config TracingConfig) (tracer trace.Tracer, 
 		sdktrace.WithResource(resource.NewSchemaless(attribute.String("service.name", "wending"),
 			attribute.String("service.version", config.Version))))
 	flush = func() {
-		ctx, cancel := context.WithTimeout(context.Background(), flushTime)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
 		defer cancel()
 		_ = provider.Shutdown(ctx) // the exporter logs its failures
 	}

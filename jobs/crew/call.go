@@ -98,8 +98,8 @@ func (c *crew) mayAttempt(unit *claimed) (may, isParked bool) {
 	return c.pause(time.Until(unit.at.Add(unit.Wait))) && c.gate.await(unit.mustBeginBy(), c.Leaving), false
 }
 
-// send makes one call, with a span of the given name. A panic while decoding the answer makes the call fail; otherwise the unit would crash
-// one worker after another.
+// send makes one call, with a span of the given name. A panic while decoding the answer makes the call fail; otherwise
+// the unit would crash one worker after another.
 func (c *crew) send(ctx context.Context, client *agent.Client, span string, unit *claimed,
 	request protocol.Request) (answer protocol.Answer) {
 	start := time.Now()
