@@ -74,6 +74,7 @@ type Task struct {
 	TotalVariants int            `db:"total_variants"`
 	// AppendedItems is the number of items that were added later and are therefore not in the task's file.
 	AppendedItems int `db:"appended_items"`
+	OpenComments  int `db:"open_comments"` // readers' comments that nobody has marked as done
 	// TotalConversations is the number of conversations, OnTurnFailure what happens after a turn fails.
 	TotalConversations int           `db:"total_conversations"`
 	OnTurnFailure      OnTurnFailure `db:"on_turn_failure"`
@@ -193,7 +194,8 @@ const taskColumns = `
 		t.dataset_encoding, t.dataset_id, t.dataset_version, t.variable_names, t.total_items, t.total_variants,
 		t.total_conversations, t.appended_items, t.on_turn_failure, t.cluster_by, t.adaptive, t.extra_runs, t.meaning_target,
 		t.answers_from, t.is_blind_review, t.hides_reviews, t.reviewers_per_item, t.project_id, t.schedule_id,
-		trim_scale(t.max_cost) AS max_cost, t.created_by, t.created_at, t.started_at, t.completed_at, t.statistics`
+		trim_scale(t.max_cost) AS max_cost, t.created_by, t.created_at, t.started_at, t.completed_at, t.statistics,
+		t.open_comments`
 
 // listedTasks selects the stored columns of the tasks of $1 (an array of ids) in the scope $2, newest first, with the
 // newest launch. A task has results if that launch is not its first, because only a task that has ended is launched

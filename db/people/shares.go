@@ -25,6 +25,19 @@ const (
 // ShareKinds lists all kinds.
 var ShareKinds = []ShareKind{ShareReport, ShareResults, ShareReplay}
 
+// CommentMode is who sees the comments of a link's readers.
+type CommentMode string
+
+// Readers of a link may not comment, or the members of the project see their comments, or the other readers, too.
+const (
+	CommentsOff     CommentMode = "off"
+	CommentsProject CommentMode = "project"
+	CommentsReaders CommentMode = "readers"
+)
+
+// CommentModes lists all modes.
+var CommentModes = []CommentMode{CommentsOff, CommentsProject, CommentsReaders}
+
 // Share is a link that shows a part of one task to anyone who has the link.
 type Share struct {
 	ID     uuid.UUID `db:"id"`
@@ -38,12 +51,14 @@ type Share struct {
 	// Filters chose these questions, as the query of an address; nil if there were none, or they are not known.
 	Filters *string `db:"filters"`
 	// Number is the number of a replay's question, in the order of the report; nil if the link shows no single question.
-	Number    *int       `db:"number"`
-	CreatedBy string     `db:"created_by"`
-	ExpiresAt time.Time  `db:"expires_at"`
-	RevokedAt *time.Time `db:"revoked_at"`
-	UsedAt    *time.Time `db:"used_at"`
-	CreatedAt time.Time  `db:"created_at"`
+	Number *int `db:"number"`
+	// Comments is who sees the comments of the link's readers.
+	Comments  CommentMode `db:"comments"`
+	CreatedBy string      `db:"created_by"`
+	ExpiresAt time.Time   `db:"expires_at"`
+	RevokedAt *time.Time  `db:"revoked_at"`
+	UsedAt    *time.Time  `db:"used_at"`
+	CreatedAt time.Time   `db:"created_at"`
 	// IsExpired is determined by the database's clock.
 	IsExpired bool `db:"is_expired"`
 }
@@ -53,7 +68,7 @@ const readShares = `
 	FROM shares s`
 
 // shareColumns are the columns of a Share, from shares s. The number of a unit is the number of its first question.
-const shareColumns = `s.id, s.task_id, s.kind, s.item_id, s.unit_id, s.item_ids, s.filters, s.created_by, s.expires_at,
+const shareColumns = `s.id, s.task_id, s.kind, s.item_id, s.unit_id, s.item_ids, s.filters, s.comments, s.created_by, s.expires_at,
 	s.revoked_at, s.used_at, s.created_at, (
 		SELECT count(*)
 		FROM evaluation_items i
@@ -70,6 +85,18 @@ func (p People) RunsToShare(ctx context.Context, taskID uuid.UUID, questionID st
 		AND EXISTS (SELECT FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current)`
 	err = p.db.GetContext(ctx, &itemID, read, taskID, questionID)
 	return itemID, pg.Classify("look for a question's runs", err)
+}
+
+// ItemOf returns the item and the text of the question with a number from 1, in the order of the report, or
+// db.ErrNotFound.
+func (p People) ItemOf(ctx context.Context, taskID uuid.UUID, number int) (itemID int64, question string, err error) {
+	const read = `SELECT id, question FROM evaluation_items WHERE task_id = $1 ORDER BY sort_key OFFSET $2 - 1 LIMIT 1`
+	var found struct {
+		ID       int64
+		Question string
+	}
+	err = p.db.GetContext(ctx, &found, read, taskID, number)
+	return found.ID, found.Question, pg.Classify("look for a question", err)
 }
 
 // QuestionOf returns the id of the question with a number from 1, in the order of the report, or db.ErrNotFound.
@@ -89,8 +116,8 @@ func (p People) HasUnit(ctx context.Context, taskID uuid.UUID, unitID int64) (ha
 // AddShare stores a new link to a task and returns its secret, which cannot be read again.
 func (p People) AddShare(ctx context.Context, share Share, lasts time.Duration) (secret string, err error) {
 	const insert = `INSERT INTO shares (id, task_id, hash, created_by, expires_at, kind, item_id, unit_id, item_ids,
-			filters)
-		VALUES ($1, $2, $3, $4, now() + $5 * interval '1 second', $6, $7, $8, $9, $10)`
+			filters, comments)
+		VALUES ($1, $2, $3, $4, now() + $5 * interval '1 second', $6, $7, $8, $9, $10, $11)`
 	secret = NewSecret()
 	err = p.db.InTx(ctx, "store a link", func(tx *sqlx.Tx) error {
 		var of uuid.UUID
@@ -101,7 +128,7 @@ func (p People) AddShare(ctx context.Context, share Share, lasts time.Duration) 
 			return err
 		}
 		_, err := tx.ExecContext(ctx, insert, share.ID, share.TaskID, hashOf(secret), share.CreatedBy, lasts.Seconds(),
-			share.Kind, share.ItemID, share.UnitID, share.ItemIDs, share.Filters)
+			share.Kind, share.ItemID, share.UnitID, share.ItemIDs, share.Filters, share.Comments)
 		return pg.Classify("store a link", err)
 	})
 	return secret, err

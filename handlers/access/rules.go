@@ -68,6 +68,8 @@ POST   /setup                                            public        -
 GET    /shared/:secret                                   public        -
 GET    /shared/:secret/files/:assetId                    public        -
 GET    /shared/:secret/files/:assetId/thumbnail          public        -
+GET    /shared/:secret/comments                          public        -
+POST   /shared/:secret/comments                          public        -
 GET    /files/:taskId/:assetId                           public        -
 
 GET    /account                                          session       -
@@ -118,6 +120,12 @@ DELETE /api/v1/tokens/:id                                viewer        token    
 GET    /tasks/:taskId/shares                             viewer        task
 POST   /tasks/:taskId/shares                             editor        task            share.create
 POST   /tasks/:taskId/shares/:share/revoke               editor        task            share.revoke
+GET    /tasks/:taskId/comments                           viewer        task
+POST   /tasks/:taskId/comments/:comment/done             reviewer      task            comment.finish
+POST   /tasks/:taskId/comments/:comment/delete           editor        task            comment.delete
+GET    /api/v1/evaluation-tasks/:task_id/comments        viewer        task
+PUT    /api/v1/evaluation-tasks/:task_id/comments/:comment_id reviewer task            comment.finish
+DELETE /api/v1/evaluation-tasks/:task_id/comments/:comment_id editor   task            comment.delete
 GET    /api/v1/shares                                    viewer        task?
 POST   /api/v1/shares                                    editor        -               share.create
 DELETE /api/v1/shares/:id                                editor        share           share.revoke

@@ -91,6 +91,8 @@ func choicesOf(wrong *identity.FieldError) []string {
 		return texts(people.Roles)
 	case errors.Is(wrong, identity.ErrUnknownAction):
 		return texts(people.SensitiveActions)
+	case errors.Is(wrong, identity.ErrCommentMode):
+		return texts(people.CommentModes)
 	case errors.Is(wrong, identity.ErrFiltered):
 		return []string{string(people.ShareResults)}
 	case errors.Is(wrong, identity.ErrUnknownKind):

@@ -77,6 +77,7 @@ func RegisterAPI(api huma.API, config Config) {
 	h.registerMembers(api)
 	h.registerTokens(api)
 	h.registerShares(api)
+	h.registerComments(api)
 	h.registerViews(api)
 	h.registerPairs(api)
 	rest.Register(api, h.Failed, rest.Endpoint{

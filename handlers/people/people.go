@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 
+	"github.com/a-h/templ"
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
@@ -45,7 +46,7 @@ type Config struct {
 	// PrepareReplay prepares the page of a link to a unit or, if unitID is nil, to the runs of the question with the given
 	// number.
 	PrepareReplay func(ctx context.Context, task db.Task, number int, unitID *int64,
-		link string) (write func(context.Context, io.Writer) error, err error)
+		link string, beside templ.Component) (write func(context.Context, io.Writer) error, err error)
 	// Choose returns the questions that a request's filters of a report select; nil means that there are no filters.
 	Choose func(c echo.Context, task db.Task) (map[int64]bool, error)
 	// SendFile sends a file, or its thumbnail, if it is among those that a link shows.
@@ -96,6 +97,11 @@ func RegisterPages(group *echo.Group, config Config) {
 	group.GET(paths.Shared+"/:secret", h.showShared)
 	group.GET(paths.Shared+"/:secret/files/:assetId", h.sendShared(false))
 	group.GET(paths.Shared+"/:secret/files/:assetId/thumbnail", h.sendShared(true))
+	group.GET(paths.Shared+"/:secret/comments", h.showSharedComments)
+	group.POST(paths.Shared+"/:secret/comments", h.addComment)
+	group.GET("/tasks/:taskId/comments", h.listComments)
+	group.POST("/tasks/:taskId/comments/:comment/done", h.finishComment)
+	group.POST("/tasks/:taskId/comments/:comment/delete", h.removeComment)
 	group.POST(paths.Views, h.addView)
 	group.POST(paths.Views+"/:id", h.changeView)
 	group.POST(paths.Views+"/:id/remove", h.removeView)

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"wending/db/people"
+	"wending/db/review"
 	"wending/handlers/rest"
 )
 
@@ -110,18 +111,37 @@ type NewToken struct {
 
 // Share is a link to a part of a task. Its address is shown once, when it is created.
 type Share struct {
-	ID        uuid.UUID        `json:"id"`
-	TaskID    uuid.UUID        `json:"task_id"`
-	Kind      people.ShareKind `json:"kind" enum:"report,results,replay" doc:"What the link shows: the report, only the answers, or the replay of calls" example:"report"`
-	UnitID    *int64           `json:"unit_id" doc:"The unit whose replay the link shows; null otherwise" example:"4711"`
-	Number    *int             `json:"number" doc:"Number of the question whose replay the link shows, in the order of the report; null otherwise" example:"3"`
-	Filters   *string          `json:"filters" doc:"The filters that chose the questions which the link shows; null if it shows all of them" example:"filter=different&column.city=%E5%8C%97%E4%BA%AC"`
-	Questions *int             `json:"questions" doc:"The number of questions that the filters chose when the link was created; null if it shows all of them" example:"12"`
-	CreatedBy string           `json:"created_by" example:"李雷"`
-	ExpiresAt rest.Moment      `json:"expires_at"`
-	RevokedAt *rest.Moment     `json:"revoked_at"`
-	UsedAt    *rest.Moment     `json:"used_at"`
-	CreatedAt rest.Moment      `json:"created_at"`
+	ID        uuid.UUID          `json:"id"`
+	TaskID    uuid.UUID          `json:"task_id"`
+	Kind      people.ShareKind   `json:"kind" enum:"report,results,replay" doc:"What the link shows: the report, only the answers, or the replay of calls" example:"report"`
+	UnitID    *int64             `json:"unit_id" doc:"The unit whose replay the link shows; null otherwise" example:"4711"`
+	Number    *int               `json:"number" doc:"Number of the question whose replay the link shows, in the order of the report; null otherwise" example:"3"`
+	Filters   *string            `json:"filters" doc:"The filters that chose the questions which the link shows; null if it shows all of them" example:"filter=different&column.city=%E5%8C%97%E4%BA%AC"`
+	Questions *int               `json:"questions" doc:"The number of questions that the filters chose when the link was created; null if it shows all of them" example:"12"`
+	Comments  people.CommentMode `json:"comments" enum:"off,project,readers" doc:"Whether readers may comment, and who sees the comments: only the project, or the other readers of the link, too" example:"project"`
+	CreatedBy string             `json:"created_by" example:"李雷"`
+	ExpiresAt rest.Moment        `json:"expires_at"`
+	RevokedAt *rest.Moment       `json:"revoked_at"`
+	UsedAt    *rest.Moment       `json:"used_at"`
+	CreatedAt rest.Moment        `json:"created_at"`
+}
+
+// Comment is what a reader of a link wrote. Name and text come from people who have not signed in.
+type Comment struct {
+	ID        int64        `json:"id" example:"17"`
+	ShareID   uuid.UUID    `json:"share_id"`
+	Number    *int         `json:"number" doc:"Number of the question that the comment is about, in the order of the report; null means the whole task" example:"3"`
+	Name      string       `json:"name" doc:"As the reader typed it" example:"韩梅梅"`
+	Text      string       `json:"text" example:"第二条与合同不符"`
+	IsDone    bool         `json:"is_done" doc:"Whether somebody marked the comment as done" example:"false"`
+	DoneBy    *string      `json:"done_by" example:"李雷"`
+	DoneAt    *rest.Moment `json:"done_at"`
+	CreatedAt rest.Moment  `json:"created_at"`
+}
+
+func newComment(c review.Comment) Comment {
+	return Comment{c.ID, c.ShareID, c.Number, c.Author, c.Body, c.DoneAt != nil, c.DoneBy, rest.MomentOf(c.DoneAt),
+		rest.Moment(c.CreatedAt)}
 }
 
 // NewShare is a link with its address.
@@ -223,7 +243,7 @@ func newShare(s people.Share) Share {
 		chosen := len(s.ItemIDs)
 		questions = &chosen
 	}
-	return Share{s.ID, s.TaskID, s.Kind, s.UnitID, s.Number, s.Filters, questions, s.CreatedBy, rest.Moment(s.ExpiresAt),
+	return Share{s.ID, s.TaskID, s.Kind, s.UnitID, s.Number, s.Filters, questions, s.Comments, s.CreatedBy, rest.Moment(s.ExpiresAt),
 		rest.MomentOf(s.RevokedAt), rest.MomentOf(s.UsedAt), rest.Moment(s.CreatedAt)}
 }
 
@@ -267,11 +287,12 @@ type (
 		Days int         `json:"expires_in_days,omitempty" doc:"Days until the token expires; 0 means never; 90 if absent" example:"90"`
 	}
 	shareBody struct {
-		TaskID     string           `json:"task_id" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
-		Kind       people.ShareKind `json:"kind,omitempty" enum:"report,results,replay" doc:"What the link shows; report if absent. A replay needs question_id or unit_id." example:"replay"`
-		QuestionID string           `json:"question_id,omitempty" doc:"For a replay: the question whose current runs the link shows" example:"q1"`
-		UnitID     int64            `json:"unit_id,omitempty" doc:"For a replay: the unit that the link shows" example:"4711"`
-		Filters    string           `json:"filters,omitempty" maxLength:"4000" doc:"Only the answers to the questions that these filters select now, as a query like that of the address of a task's answers; only for results, which is the default with filters" example:"filter=different&column.city=北京"`
-		Days       int              `json:"expires_in_days,omitempty" doc:"Days until the link expires, 1–3650; 7 if absent" example:"7"`
+		TaskID     string             `json:"task_id" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
+		Kind       people.ShareKind   `json:"kind,omitempty" enum:"report,results,replay" doc:"What the link shows; report if absent. A replay needs question_id or unit_id." example:"replay"`
+		QuestionID string             `json:"question_id,omitempty" doc:"For a replay: the question whose current runs the link shows" example:"q1"`
+		UnitID     int64              `json:"unit_id,omitempty" doc:"For a replay: the unit that the link shows" example:"4711"`
+		Filters    string             `json:"filters,omitempty" maxLength:"4000" doc:"Only the answers to the questions that these filters select now, as a query like that of the address of a task's answers; only for results, which is the default with filters" example:"filter=different&column.city=北京"`
+		Comments   people.CommentMode `json:"comments,omitempty" enum:"off,project,readers" doc:"Whether readers may comment, and who sees the comments; off if absent" example:"project"`
+		Days       int                `json:"expires_in_days,omitempty" doc:"Days until the link expires, 1–3650; 7 if absent" example:"7"`
 	}
 )

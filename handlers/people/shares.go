@@ -12,11 +12,13 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/a-h/templ"
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
 	"wending/db/engine"
 	"wending/db/people"
+	"wending/db/review"
 	"wending/handlers/form"
 	"wending/handlers/pages"
 	"wending/handlers/reading"
@@ -57,6 +59,9 @@ func (h *handler) renderShares(c echo.Context, status int, task db.Task, view sy
 	if view.List, err = h.people.Shares(c.Request().Context(), task.ID); err != nil {
 		return err
 	}
+	if view.Open, err = review.New(h.Store).OpenByShare(c.Request().Context(), task.ID); err != nil {
+		return err
+	}
 	title := pages.Locale(c).Text("share.title")
 	frame := h.frame(c, title, pages.TaskCrumbs(c, task, ui.Crumb{Text: title})...)
 	frame.Section, frame.Here = ui.SectionTasks, paths.Shares(task.ID)
@@ -71,7 +76,8 @@ const usualShareDays = 7
 func (h *handler) toShare(ctx context.Context, task db.Task, submitted *form.Upload,
 	field string) (n identity.ToShare, err error) {
 	n = identity.ToShare{Kind: cmp.Or(people.ShareKind(submitted.Value("kind")), people.ShareReport),
-		QuestionID: submitted.Value("question_id"), Days: days(submitted, field, usualShareDays)}
+		QuestionID: submitted.Value("question_id"), Days: days(submitted, field, usualShareDays),
+		Comments: people.CommentMode(submitted.Value("comments"))}
 	if unit := submitted.Value("unit_id"); unit != "" {
 		if id, wrong := strconv.ParseInt(unit, 10, 64); wrong == nil && id > 0 {
 			n.UnitID = id
@@ -264,10 +270,17 @@ func (h *handler) prepareShared(ctx context.Context, share people.Share, task db
 	link string) (write func(context.Context, io.Writer) error, err error) {
 	switch {
 	case share.Kind != people.ShareReplay:
-		return reading.New(h.Store, h.Files).Document(ctx, task,
-			reading.Contents{Link: link, OnlyAnswers: share.Kind == people.ShareResults, Only: setOf(share.ItemIDs)})
+		contents := reading.Contents{Link: link, OnlyAnswers: share.Kind == people.ShareResults, Only: setOf(share.ItemIDs)}
+		if share.Comments != people.CommentsOff {
+			contents.Beside = func(number int) templ.Component { return system.CommentLink(link, number) }
+		}
+		return reading.New(h.Store, h.Files).Document(ctx, task, contents)
 	case share.Number == nil: // the history of the unit's launch was removed, including the runs
 		return nil, request.NewFault(request.CodeNotFound).WithMessage("share.gone")
 	}
-	return h.PrepareReplay(ctx, task, *share.Number, share.UnitID, link)
+	var beside templ.Component = templ.NopComponent
+	if share.Comments != people.CommentsOff {
+		beside = system.CommentLink(link, *share.Number)
+	}
+	return h.PrepareReplay(ctx, task, *share.Number, share.UnitID, link, beside)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/a-h/templ"
 	"github.com/google/uuid"
 
 	"wending/db"
@@ -108,6 +109,12 @@ func (r Reader) Cards(ctx context.Context, task db.Task, ids []int64, reviews Re
 	if err != nil {
 		return nil, err
 	}
+	commented := map[int64][]review.Comment{}
+	if task.OpenComments > 0 {
+		if commented, err = review.New(r.store).OpenComments(ctx, task.ID, ids); err != nil {
+			return nil, err
+		}
+	}
 	planned, err := r.store.PlannedRuns(ctx, task)
 	if err != nil {
 		return nil, err
@@ -122,6 +129,7 @@ func (r Reader) Cards(ctx context.Context, task db.Task, ids []int64, reviews Re
 			}
 		}
 		card.Reviews, card.AnswerReviews = reviews.OfQuestions[item.QuestionID], reviews.OfAnswers[item.QuestionID]
+		card.Comments = commented[item.ID]
 		card.Withdrawn, card.Assets = reviews.Withdrawn[item.QuestionID], produced
 		card.Layouts, card.Allowance = r.layouts, allowance
 		// Likeness is shown only once the new runs are assessed.
@@ -179,6 +187,8 @@ const (
 type Contents struct {
 	// Link is the address of a link that shows the document to people without an account; empty if there is none.
 	Link string
+	// Beside returns what is shown after the question with a number or, for 0, before all questions; nil means nothing.
+	Beside func(number int) templ.Component
 	// OnlyAnswers leaves out the conclusions, the numbers and people's verdicts.
 	OnlyAnswers bool
 	// OnlyDiffering leaves out a question if all its runs have answers, the answers have the same content, and they agree
@@ -267,7 +277,11 @@ func (r Reader) document(ctx context.Context, task db.Task,
 		enclosed.room = 0 // the page loads images from below the link's address
 	}
 	return func(ctx context.Context, w io.Writer) error {
-		if err := results.DocumentHead(d).Render(ctx, w); err != nil {
+		beside := func(int) templ.Component { return templ.NopComponent }
+		if contents.Beside != nil {
+			beside = contents.Beside
+		}
+		if err := templ.Join(results.DocumentHead(d), beside(0)).Render(ctx, w); err != nil {
 			return err
 		}
 		for from := 0; from < len(questions); from += cardsAtOnce {
@@ -283,7 +297,7 @@ func (r Reader) document(ctx context.Context, task db.Task,
 				if card.Pictures, err = enclosed.picturesOf(ctx, card); err != nil {
 					return err
 				}
-				if err := results.DocumentCard(d, card).Render(ctx, w); err != nil {
+				if err := templ.Join(results.DocumentCard(d, card), beside(card.Number)).Render(ctx, w); err != nil {
 					return err
 				}
 			}

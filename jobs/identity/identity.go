@@ -3,6 +3,7 @@
 package identity
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -452,6 +453,9 @@ func (s Service) RevokeToken(ctx context.Context, projectID uuid.UUID, owner *uu
 // ErrUnknownAction means that there is no such people.SensitiveAction.
 var ErrUnknownAction = errors.New("unknown action")
 
+// ErrCommentMode means that there is no such people.CommentMode.
+var ErrCommentMode = errors.New("unknown mode of comments")
+
 // ErrFiltered means that only a link to answers can have filters.
 var ErrFiltered = errors.New("only answers can be filtered")
 
@@ -472,7 +476,9 @@ type ToShare struct {
 	ItemIDs []int64
 	// Filters chose ItemIDs, as a query; empty if there are none.
 	Filters string
-	Days    int
+	// Comments is who sees the comments of the link's readers; empty means that they may not comment.
+	Comments people.CommentMode
+	Days     int
 }
 
 // addReplay sets the question or the unit that a link shows.
@@ -502,7 +508,7 @@ func (s Service) addReplay(ctx context.Context, c *checks, share *people.Share, 
 }
 
 // AddShare creates a link to a task, and returns its secret, which cannot be read again. It returns ErrNotFinished, or
-// FieldErrors of "kind", "question_id", "unit_id" and "days" (which must be at least one).
+// FieldErrors of "kind", "question_id", "unit_id", "comments" and "days" (which must be at least one).
 func (s Service) AddShare(ctx context.Context, task db.Task, by string,
 	n ToShare) (share people.Share, secret string, err error) {
 	if !task.HasResults {
@@ -514,6 +520,9 @@ func (s Service) AddShare(ctx context.Context, task db.Task, by string,
 		c.fail("kind", ErrUnknownKind)
 	}
 	share = people.Share{ID: uuid.New(), TaskID: task.ID, Kind: n.Kind, ItemIDs: n.ItemIDs, CreatedBy: by}
+	if share.Comments = cmp.Or(n.Comments, people.CommentsOff); !slices.Contains(people.CommentModes, share.Comments) {
+		c.fail("comments", ErrCommentMode)
+	}
 	if n.Filters != "" {
 		share.Filters = &n.Filters
 	}

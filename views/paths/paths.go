@@ -481,6 +481,14 @@ func Project(id uuid.UUID) string { return Projects + "/" + id.String() }
 // Shares returns the address of the share links of a task.
 func Shares(id uuid.UUID) string { return Task(id) + "/shares" }
 
+// Comments returns the address of the comments of readers on a task.
+func Comments(id uuid.UUID) string { return Task(id) + "/comments" }
+
+// CommentAction returns the address of an action on a comment.
+func CommentAction(id uuid.UUID, comment int64, action string) string {
+	return Comments(id) + "/" + strconv.FormatInt(comment, 10) + "/" + action
+}
+
 // SharesOf returns the address of the page of a task's share links, with its form filled in for a kind of link and a
 // question.
 func SharesOf(id uuid.UUID, kind string, number int) string {

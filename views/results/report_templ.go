@@ -98,13 +98,13 @@ type Card struct {
 	Stopped int
 	// Question is how alike the answers are; its fields are nil if that is not known.
 	Question report.Question
-	// Differences are the differences from the most common answer to each of the others, in the order of their
-	// letters; empty if they are not known.
+	// Differences are those from the most common answer to each of the others, by letter; empty if they are not known.
 	Differences []measure.Difference
 	// Reviews are people's verdicts on the question as a whole, and AnswerReviews are those on single answers.
 	Reviews, AnswerReviews []review.Review
 	// Withdrawn are the withdrawn verdicts of both kinds; the next verdict must name their version.
 	Withdrawn []review.Review
+	Comments  []review.Comment // readers' open comments on the question
 	// Retry is the progress of runs that are being repeated; nil if there are none.
 	Retry *report.Retry
 	// Assets are the files that agents produced, by run id.

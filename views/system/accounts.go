@@ -151,6 +151,8 @@ type Shares struct {
 	// Chosen are the questions that Filters, the filters of a report, select; nil without filters.
 	Chosen  []int64
 	Filters url.Values
+	// Open is how many open comments came through each link.
+	Open map[uuid.UUID]int
 	// IsFinished reports that there is a report.
 	IsFinished bool
 }
