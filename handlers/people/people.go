@@ -6,7 +6,6 @@ import (
 	"context"
 	"io"
 
-	"github.com/a-h/templ"
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
@@ -46,7 +45,7 @@ type Config struct {
 	// PrepareReplay prepares the page of a link to a unit or, if unitID is nil, to the runs of the question with the given
 	// number.
 	PrepareReplay func(ctx context.Context, task db.Task, number int, unitID *int64,
-		link string, beside templ.Component) (write func(context.Context, io.Writer) error, err error)
+		link string, mayComment bool) (write func(context.Context, io.Writer) error, err error)
 	// Choose returns the questions that a request's filters of a report select; nil means that there are no filters.
 	Choose func(c echo.Context, task db.Task) (map[int64]bool, error)
 	// SendFile sends a file, or its thumbnail, if it is among those that a link shows.

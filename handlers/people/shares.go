@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/a-h/templ"
 	"github.com/labstack/echo/v4"
 
 	"wending/db"
@@ -268,19 +267,13 @@ func setOf(ids []int64) map[int64]bool {
 // prepareShared prepares the page of a link.
 func (h *handler) prepareShared(ctx context.Context, share people.Share, task db.Task,
 	link string) (write func(context.Context, io.Writer) error, err error) {
+	mayComment := share.Comments != people.CommentsOff
 	switch {
 	case share.Kind != people.ShareReplay:
-		contents := reading.Contents{Link: link, OnlyAnswers: share.Kind == people.ShareResults, Only: setOf(share.ItemIDs)}
-		if share.Comments != people.CommentsOff {
-			contents.Beside = func(number int) templ.Component { return system.CommentLink(link, number) }
-		}
-		return reading.New(h.Store, h.Files).Document(ctx, task, contents)
+		return reading.New(h.Store, h.Files).Document(ctx, task, reading.Contents{Link: link, MayComment: mayComment,
+			OnlyAnswers: share.Kind == people.ShareResults, Only: setOf(share.ItemIDs)})
 	case share.Number == nil: // the history of the unit's launch was removed, including the runs
 		return nil, request.NewFault(request.CodeNotFound).WithMessage("share.gone")
 	}
-	var beside templ.Component = templ.NopComponent
-	if share.Comments != people.CommentsOff {
-		beside = system.CommentLink(link, *share.Number)
-	}
-	return h.PrepareReplay(ctx, task, *share.Number, share.UnitID, link, beside)
+	return h.PrepareReplay(ctx, task, *share.Number, share.UnitID, link, mayComment)
 }

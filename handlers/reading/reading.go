@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/a-h/templ"
 	"github.com/google/uuid"
 
 	"wending/db"
@@ -20,6 +19,7 @@ import (
 	"wending/views/marks"
 	"wending/views/results"
 	"wending/views/summary"
+	"wending/views/ui"
 )
 
 // Reader reads the questions of tasks.
@@ -187,8 +187,8 @@ const (
 type Contents struct {
 	// Link is the address of a link that shows the document to people without an account; empty if there is none.
 	Link string
-	// Beside returns what is shown after the question with a number or, for 0, before all questions; nil means nothing.
-	Beside func(number int) templ.Component
+	// MayComment adds links to the comments of the link's readers: before all questions, and after each of them.
+	MayComment bool
 	// OnlyAnswers leaves out the conclusions, the numbers and people's verdicts.
 	OnlyAnswers bool
 	// OnlyDiffering leaves out a question if all its runs have answers, the answers have the same content, and they agree
@@ -196,6 +196,14 @@ type Contents struct {
 	OnlyDiffering bool
 	// Only holds the items to include; nil means all.
 	Only map[int64]bool
+}
+
+// renderLink writes the link to the comments on the question with a number or, for 0, on the whole, if there is one.
+func (c Contents) renderLink(ctx context.Context, w io.Writer, number int) error {
+	if !c.MayComment {
+		return nil
+	}
+	return ui.CommentLink(c.Link, number).Render(ctx, w)
 }
 
 // Document prepares a task's report as one document. The returned function writes it, question by question. All data
@@ -277,11 +285,10 @@ func (r Reader) document(ctx context.Context, task db.Task,
 		enclosed.room = 0 // the page loads images from below the link's address
 	}
 	return func(ctx context.Context, w io.Writer) error {
-		beside := func(int) templ.Component { return templ.NopComponent }
-		if contents.Beside != nil {
-			beside = contents.Beside
+		if err := results.DocumentHead(d).Render(ctx, w); err != nil {
+			return err
 		}
-		if err := templ.Join(results.DocumentHead(d), beside(0)).Render(ctx, w); err != nil {
+		if err := contents.renderLink(ctx, w, 0); err != nil {
 			return err
 		}
 		for from := 0; from < len(questions); from += cardsAtOnce {
@@ -297,7 +304,10 @@ func (r Reader) document(ctx context.Context, task db.Task,
 				if card.Pictures, err = enclosed.picturesOf(ctx, card); err != nil {
 					return err
 				}
-				if err := templ.Join(results.DocumentCard(d, card), beside(card.Number)).Render(ctx, w); err != nil {
+				if err := results.DocumentCard(d, card).Render(ctx, w); err != nil {
+					return err
+				}
+				if err := contents.renderLink(ctx, w, card.Number); err != nil {
 					return err
 				}
 			}

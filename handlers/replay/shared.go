@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 
-	"github.com/a-h/templ"
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
@@ -26,9 +25,10 @@ func NewShared(calls Config, files FilesConfig) Shared {
 }
 
 // Prepare reads the calls of a unit or, if unitID is nil, of the current runs of a question, and returns a function
-// that writes them as a page. link is the page's address; beside is shown above the calls.
+// that writes them as a page. link is the page's address; mayComment adds a
+// link to the comments.
 func (s Shared) Prepare(ctx context.Context, task db.Task, number int, unitID *int64,
-	link string, beside templ.Component) (write func(context.Context, io.Writer) error, err error) {
+	link string, mayComment bool) (write func(context.Context, io.Writer) error, err error) {
 	view := replay.View{Task: task, Number: number}
 	if unitID != nil {
 		unit, err := s.calls.journal().Unit(ctx, task.ID, *unitID)
@@ -38,7 +38,7 @@ func (s Shared) Prepare(ctx context.Context, task db.Task, number int, unitID *i
 		if view, err = s.calls.viewOf(ctx, task, unit); err != nil {
 			return nil, err
 		}
-		return replay.SharedPage(view, link, beside).Render, nil
+		return replay.SharedPage(view, link, mayComment).Render, nil
 	}
 	runs, err := s.calls.journal().OutcomesBeside(ctx, task.ID, number)
 	if err != nil {
@@ -48,7 +48,7 @@ func (s Shared) Prepare(ctx context.Context, task db.Task, number int, unitID *i
 	if err := s.calls.addBeside(ctx, text.LocaleOf(ctx), &view, runs); err != nil {
 		return nil, err
 	}
-	return replay.SharedPage(view, link, beside).Render, nil
+	return replay.SharedPage(view, link, mayComment).Render, nil
 }
 
 // Send sends a file of a task if it is among those that a link shows.

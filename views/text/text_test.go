@@ -322,6 +322,9 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	for _, kind := range people.ShareKinds {
 		add("share.kind.", string(kind))
 	}
+	for _, mode := range people.CommentModes {
+		add("share.comments.", string(mode))
+	}
 	for _, role := range people.Roles {
 		add("role.", string(role), "about."+string(role))
 	}
