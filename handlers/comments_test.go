@@ -9,6 +9,9 @@ import (
 
 	"github.com/PuerkitoBio/goquery"
 	"github.com/stretchr/testify/require"
+
+	"wending/db"
+	"wending/db/people"
 )
 
 // linked creates a link to a task and returns its path.
@@ -21,15 +24,16 @@ func (s *site) linked(t *testing.T, id string, more object) (path string) {
 	return strings.TrimPrefix(s.entry(t, "POST", "shares", body, 201)["url"].(string), s.URL)
 }
 
-// Readers of a link comment on a question, or on the whole, if the link allows it. The project's members see the comments
-// at the question and in a list, where they mark them as done or delete them.
+// Readers of a link comment on a question, or on the whole, if the link allows it. The project's members see the
+// comments at the question and in a list, where they mark them as done or delete them.
 func TestReadersOfALinkComment(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
 	id := s.drawn(t)
 	closed := s.linked(t, id, object{})
 	require.Equal(t, http.StatusNotFound, s.get(t, closed+"/comments").StatusCode, "not allowed unless chosen")
-	require.Equal(t, http.StatusNotFound, s.sent(t, closed+"/comments", url.Values{"name": {"韩"}, "comment": {"x"}}).StatusCode)
+	refused := s.sent(t, closed+"/comments", url.Values{"name": {"韩"}, "comment": {"x"}})
+	require.Equal(t, http.StatusNotFound, refused.StatusCode)
 	require.Equal(t, 0, s.get(t, closed).page(t).Find(".comment-link").Length())
 
 	path := s.linked(t, id, object{"comments": "project"})
@@ -90,8 +94,8 @@ func TestReadersOfALinkComment(t *testing.T) {
 	require.Zero(t, s.reports.Load(), s.told.String())
 }
 
-// A comment needs a name and a text within their limits, at a place that the link shows. Links limit how many arrive, and
-// how fast. A page of another site cannot send one.
+// A comment needs a name and a text within their limits, at a place that the link shows. Links limit how many arrive,
+// and how fast. A page of another site cannot send one.
 func TestReadersCommentsAreLimited(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -141,4 +145,40 @@ func TestReadersCommentsAreLimited(t *testing.T) {
 	require.NoError(t, s.tables.Get(&left, `SELECT count(*) FROM share_comments`))
 	require.Zero(t, left, "they are deleted with the task")
 	require.Zero(t, s.reports.Load(), s.told.String())
+}
+
+// Members of the project read comments; reviewers mark them as done, and editors delete them. Other people cannot even
+// learn that there are any.
+func TestRolesForReadersComments(t *testing.T) {
+	t.Parallel()
+	s := newGuardedSite(t)
+	for name, role := range map[string]people.Role{"编辑": people.Editor, "评审": people.Reviewer, "查看": people.Viewer} {
+		s.user(t, name, role, db.DefaultProject)
+	}
+	editor := s.signedIn(t, "编辑")
+	id := s.draft(t, editor)
+	editor.send(t, "/tasks/"+id+"/run", nil)
+	s.awaitDone(t, id)
+	made := editor.send(t, "/tasks/"+id+"/shares", url.Values{"days": {"7"}, "comments": {"project"}})
+	path := strings.TrimPrefix(made.page(t).Find("#new-share").Text(), s.URL)
+	stored := s.sent(t, path+"/comments", url.Values{"name": {"编辑"}, "comment": {"某条"}})
+	require.Equal(t, http.StatusSeeOther, stored.StatusCode, "without an account")
+	var comment int64
+	require.NoError(t, s.tables.Get(&comment, `SELECT id FROM share_comments`))
+	at := fmt.Sprintf("/tasks/%s/comments/%d", id, comment)
+	reviewer, viewer := s.signedIn(t, "评审"), s.signedIn(t, "查看")
+	for _, one := range []struct {
+		who          *browser
+		finish, drop int
+	}{{viewer, 403, 403}, {reviewer, 303, 403}, {editor, 303, 303}} {
+		page := one.who.get(t, "/tasks/"+id+"/comments")
+		require.Contains(t, page.page(t).Text(), "某条")
+		require.Contains(t, page.page(t).Text(), "名字由本人填写", "even if it is the name of an account")
+		require.Equal(t, one.finish == 303, page.page(t).Find(`form[action$="/done"]`).Length() == 1)
+		require.Equal(t, one.drop == 303, page.page(t).Find(`form[action$="/delete"]`).Length() == 1)
+		require.Equal(t, one.finish, one.who.send(t, at+"/done", nil).StatusCode)
+		require.Equal(t, one.drop, one.who.send(t, at+"/delete", nil).StatusCode)
+	}
+	stranger := s.newBrowser(t)
+	require.NotContains(t, string(stranger.get(t, "/tasks/"+id+"/comments").body), "某条")
 }

@@ -14,8 +14,8 @@ import (
 	"wending/db/pg"
 )
 
-// The limits of readers' comments: the length of one in characters, how many a link may have, how many may arrive through
-// it in an hour, and how many of these one reader may send in ten minutes.
+// The limits of readers' comments: the length of one in characters, how many a link may have, how many may arrive
+// through it in an hour, and how many of these one reader may send in ten minutes.
 const (
 	MaxComment      = 2000
 	MaxComments     = 300
@@ -160,8 +160,8 @@ func (r Reviews) OpenByShare(ctx context.Context, taskID uuid.UUID) (map[uuid.UU
 	return open, nil
 }
 
-// FinishComment marks a comment on a task as done by somebody, or opens it again. Nothing changes if it is in that state
-// already. It returns db.ErrNotFound if there is no such comment.
+// FinishComment marks a comment on a task as done by somebody, or opens it again. Nothing changes if it is in that
+// state already. It returns db.ErrNotFound if there is no such comment.
 func (r Reviews) FinishComment(ctx context.Context, taskID uuid.UUID, id int64, isDone bool, by string) error {
 	const finish = `
 		UPDATE share_comments

@@ -68,7 +68,8 @@ func (h *handler) showSharedComments(c echo.Context) error {
 	return h.renderSharedComments(c, http.StatusOK, share, place)
 }
 
-func (h *handler) renderSharedComments(c echo.Context, status int, share people.Share, place system.SharedComments) error {
+func (h *handler) renderSharedComments(c echo.Context, status int, share people.Share,
+	place system.SharedComments) error {
 	if place.IsShown {
 		var err error
 		if place.List, err = review.New(h.Store).CommentsAt(c.Request().Context(), share.ID, place.ItemID); err != nil {
@@ -188,7 +189,8 @@ func (h *handler) finishComment(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	task, err := h.finish(c.Request().Context(), c.Param("taskId"), c.Param("comment"), submitted.Value("is_done") != "false")
+	task, err := h.finish(c.Request().Context(), c.Param("taskId"), c.Param("comment"),
+		submitted.Value("is_done") != "false")
 	if err != nil {
 		return err
 	}

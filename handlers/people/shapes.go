@@ -243,8 +243,8 @@ func newShare(s people.Share) Share {
 		chosen := len(s.ItemIDs)
 		questions = &chosen
 	}
-	return Share{s.ID, s.TaskID, s.Kind, s.UnitID, s.Number, s.Filters, questions, s.Comments, s.CreatedBy, rest.Moment(s.ExpiresAt),
-		rest.MomentOf(s.RevokedAt), rest.MomentOf(s.UsedAt), rest.Moment(s.CreatedAt)}
+	return Share{s.ID, s.TaskID, s.Kind, s.UnitID, s.Number, s.Filters, questions, s.Comments, s.CreatedBy,
+		rest.Moment(s.ExpiresAt), rest.MomentOf(s.RevokedAt), rest.MomentOf(s.UsedAt), rest.Moment(s.CreatedAt)}
 }
 
 // The bodies of requests.
