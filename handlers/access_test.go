@@ -152,7 +152,7 @@ func (s *guarded) everything(t testing.TB, admin, agentURL string) map[string]st
 	ids["tokens"] = s.made(t, admin, v1+"tokens", object{"name": "t", "role": "viewer"})
 	share := uuid.New()
 	_, err := s.people.AddShare(t.Context(), people.Share{ID: share, TaskID: uuid.MustParse(found.TaskID),
-		Kind: people.ShareReport}, 1e12)
+		Kind: people.ShareReport, Comments: people.CommentsOff}, 1e12)
 	require.NoError(t, err)
 	ids["shares"] = share.String()
 	ids["views"] = s.made(t, admin, v1+"views", object{"name": "v", "kind": "questions", "query": "filter=failed"})
@@ -195,7 +195,9 @@ func need(method, path string) string {
 		strings.Contains(path, "/carried-reviews"), strings.HasSuffix(path, "/reviews/import"),
 		strings.HasSuffix(path, "/meanings"), strings.Contains(path, "/pairs"), strings.HasSuffix(path, "/pair"),
 		strings.HasSuffix(path, "/meaning"), strings.HasSuffix(path, "/samples"), strings.HasSuffix(path, "/review-settings"),
-		strings.Contains(path, "/review/"), strings.Contains(path, "/sign-off"), strings.Contains(path, "assignments"):
+		strings.Contains(path, "/review/"), strings.Contains(path, "/sign-off"), strings.Contains(path, "assignments"),
+		strings.HasSuffix(path, "/done") && strings.Contains(path, "/comments/"),
+		method == http.MethodPut && strings.Contains(path, "/comments/"):
 		return "reviewer"
 	}
 	return "editor"

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -421,6 +422,7 @@ func (w *walk) people() {
 	w.do("GET", "tokens", nil, 200)
 	w.ids["shares"] = w.do("POST", "shares", object{"task_id": w.ids["evaluation-tasks"]}, 201)["id"].(string)
 	w.do("GET", "shares?task_id="+w.ids["evaluation-tasks"], nil, 200)
+	w.comments()
 	w.ids["views"] = w.do("POST", "views", object{"name": "失败的题", "kind": "questions",
 		"query": "filter=failed&column.category=%E5%90%88%E5%90%8C"}, 201)["id"].(string)
 	w.do("GET", "views", nil, 200)
@@ -443,6 +445,19 @@ var bodies = map[string]any{
 	"put-pair-verdict":        object{"reviewer": "x", "verdict": "A"},
 	"put-meaning":             object{"groups": [][]int{{1}}, "reviewer": "x"},
 	"put-project-settings":    object{"review_reasons": []string{}},
+	"finish-comment":          object{"is_done": true},
+}
+
+// comments has a reader of a link comment on the task, which is marked as done and deleted.
+func (w *walk) comments() {
+	made := w.do("POST", "shares", object{"task_id": w.ids["evaluation-tasks"], "comments": "project"}, 201)
+	path := strings.TrimPrefix(made["url"].(string), w.URL)
+	w.sent(w.t, path+"/comments", url.Values{"name": {"x"}, "comment": {"y"}})
+	list := "evaluation-tasks/" + w.ids["evaluation-tasks"] + "/comments"
+	found := w.do("GET", list, nil, 200)["items"].([]any)
+	at := fmt.Sprintf("%s/%.0f", list, found[0].(object)["id"])
+	w.do("PUT", at, object{"is_done": true}, 204)
+	w.do("DELETE", at, nil, 204)
 }
 
 // filled returns an operation's path with the ids of nonexistent objects, and the query that it requires.
