@@ -56,7 +56,7 @@ func TestAccountsDoNotReachLoopback(t *testing.T) {
 		p := &program{settings: Settings{
 			Auth: test.auth, ListenAddr: "127.0.0.1:0", Allowlist: test.allowlist, ModelList: test.allowlist,
 			AssetList: test.allowlist, NotifyList: test.allowlist,
-		}}
+		}, flushSpans: func() {}}
 		require.NoError(t, p.connectAgents(endpoints{listener: listener, demo: demo}))
 		t.Cleanup(p.close)
 		origin := "http://" + demo.address()

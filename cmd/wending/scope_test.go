@@ -42,7 +42,7 @@ var unscoped = map[string]string{
 	"db computeTaskStatistics": ofReadTask, "db computeStability": ofReadTask, "db computeRanges": ofReadTask,
 	"db computePassRateRange": ofReadTask, "db RestateStability": ofReadTask, "db findUnassessed": ofReadTask,
 	"db/engine store": ofReadTask, "db/engine SetCeiling": ofReadTask, "db/outbox ofTasks": ofReadTask,
-	"db/outbox ChannelsOf":  ofReadTask,
+	"db/outbox ChannelsOf": ofReadTask, "db/review countOpen": ofReadTask,
 	"db/outbox MarkPushing": ofReadTask, "db/report readComparable": ofReadTask, "db/report summariseItems": ofReadTask,
 	"db/report clusters": ofReadTask, "db/report findHindrance": ofReadTask, "db/report where": ofReadTask,
 	"db/report Whole": ofReadTask, "db/report EachScore": ofReadTask, "db/report AnswerKeys": ofReadTask,
