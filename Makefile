@@ -76,8 +76,8 @@ test-race-program: # tests that mostly wait for the program, and so leave the pr
 	$(CHECKED) -race -run '^($(RACED_PROGRAM))$$' ./cmd/wending
 
 .PHONY: test-plain
-test-plain: # the longest first; a third package computes while two wait
-	$(CHECKED) -p 3 -skip '^($(RACED)|$(RACED_PROGRAM)|TestHostile)$$' ./cmd/wending ./handlers $(OTHER_PACKAGES)
+test-plain: # the longest first
+	$(CHECKED) -skip '^($(RACED)|$(RACED_PROGRAM)|TestHostile)$$' ./cmd/wending ./handlers $(OTHER_PACKAGES)
 
 .PHONY: test-hostile
 test-hostile: # a target of its own, so that the program's other tests do not wait for it

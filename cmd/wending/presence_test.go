@@ -168,12 +168,14 @@ func TestAnOpenPageAsksAtMostOnceASecond(t *testing.T) {
 	id := createTask(t, p.url, map[string]string{"task_name": "慢", "agent_api_url": fake.URL, "concurrency": "1",
 		"runs_per_item": "20"}, twenty)
 	b := openBrowser(t, p.url)
-	later := func(seconds float64) { b.awaits("time", fmt.Sprintf("performance.now() > %f", 1000*seconds)) }
+	later := func(seconds float64) { // on a busy machine, the first request can be later still
+		b.awaits("time and a request", fmt.Sprintf(`performance.now() > %f && performance.getEntriesByType("resource")
+			.some((one) => ["fetch", "xmlhttprequest"].includes(one.initiatorType))`, 1000*seconds))
+	}
 	for _, path := range []string{"/tasks/" + id, "/tasks/" + id + "/results?partial=1", "/tasks"} {
 		b.open(path)
 		later(6)
 		count, seconds := b.asked()
-		require.Positive(t, count, path)
 		require.LessOrEqual(t, float64(count), seconds+1, path)
 	}
 	close(isSeen)
@@ -183,7 +185,6 @@ func TestAnOpenPageAsksAtMostOnceASecond(t *testing.T) {
 		b.open(path)
 		later(6)
 		count, seconds := b.asked()
-		require.Positive(t, count, path)
 		require.LessOrEqual(t, float64(count), seconds/2+1, path)
 	}
 	b.evaluate(
