@@ -45,7 +45,7 @@ func TraceID(headers map[string]string, otherwise string) string {
 }
 
 // joinTrace puts a request into the trace of its call, as a sampled span, unless the task's headers already name a
-// trace. The span is that of the request's context if there is one.
+// trace. It names the span in the request's context if there is one, and otherwise a new one.
 func joinTrace(request *http.Request, q protocol.Request) {
 	if traceIn(request.Header.Get(traceHeader)) != "" {
 		return

@@ -109,7 +109,7 @@ func decisionPart(s Summary) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = s.why("levels", text.T(ctx, "task.levels")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = why(s.IsDocument, "levels", text.T(ctx, "task.levels")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -216,7 +216,7 @@ func decisionPart(s Summary) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = s.why("verdicts", text.T(ctx, "task.tab.review")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = why(s.IsDocument, "verdicts", text.T(ctx, "task.tab.review")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

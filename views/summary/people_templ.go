@@ -55,7 +55,7 @@ func besidePeople(s Summary, judge Judge) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = s.why("fit", text.T(ctx, "summary.people", "Name", judge.Name)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = why(s.IsDocument, "fit", text.T(ctx, "summary.people", "Name", judge.Name)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

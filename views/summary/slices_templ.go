@@ -415,15 +415,15 @@ func sliceRow(s Summary, slice report.Slice, one report.SliceVariant, isFirst bo
 
 // spread says between which values a column's shares lie, and whether chance alone could explain it.
 func (s Summary) spread(locale text.Locale, of Spread) string {
-	key, low, high := "summary.slices.spread", of.Lowest, of.Highest
+	low, high, figure := of.Lowest, of.Highest, locale.Text("variants.measure."+s.mainFigure())
 	if low.Share == high.Share {
-		key += ".none"
+		return locale.Text("summary.slices.spread.none", "Column", of.Column, "Measure", figure)
 	}
-	said := locale.Text(key, "Column", of.Column, "Measure", locale.Text("variants.measure."+s.mainFigure()),
+	said := locale.Text("summary.slices.spread", "Column", of.Column, "Measure", figure,
 		"Low", valueText(locale, low.Value), "Lowest", text.Percent(&low.Share), "LowItems", low.Items,
 		"High", valueText(locale, high.Value), "Highest", text.Percent(&high.Share), "HighItems", high.Items)
 	switch {
-	case low.Share == high.Share || low.Interval == nil || high.Interval == nil:
+	case low.Interval == nil || high.Interval == nil:
 	case low.Interval[1] < high.Interval[0]:
 		said += locale.Text("summary.slices.spread.apart")
 	default:

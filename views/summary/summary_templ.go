@@ -1234,7 +1234,7 @@ func numbers(s Summary) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = s.why("score", text.T(ctx, "results.tile.score")).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = why(s.IsDocument, "score", text.T(ctx, "results.tile.score")).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1276,7 +1276,7 @@ func numbers(s Summary) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = s.why("latency", "P90").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = why(s.IsDocument, "latency", "P90").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1319,7 +1319,7 @@ func numbers(s Summary) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = s.why("cost", text.T(ctx, "summary.cost.pass")).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = why(s.IsDocument, "cost", text.T(ctx, "summary.cost.pass")).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1552,7 +1552,7 @@ func intervalHints(rows []report.VariantStatistics, verdicts map[int]measure.Sta
 }
 
 // why links to the explanation of a figure; a document, which is read away from the guide, has no such links.
-func (s Summary) why(figure, name string) templ.Component {
+func why(isDocument bool, figure, name string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -1573,7 +1573,7 @@ func (s Summary) why(figure, name string) templ.Component {
 			templ_7745c5c3_Var54 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		if !s.IsDocument {
+		if !isDocument {
 			templ_7745c5c3_Err = ui.Why(figure, name).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -1645,7 +1645,7 @@ func (s Summary) heading(id, figure, title string) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = s.why(figure, title).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = why(s.IsDocument, figure, title).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1657,7 +1657,7 @@ func (s Summary) heading(id, figure, title string) templ.Component {
 	})
 }
 
-// columnHead is the title of a column of numbers, with the explanation of its figure.
+// columnHead is the title of a column of numbers, with the explanation of its figure unless it is in a document.
 func columnHead(isDocument bool, figure, key string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1692,7 +1692,7 @@ func columnHead(isDocument bool, figure, key string) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = Summary{IsDocument: isDocument}.why(figure, text.T(ctx, key)).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = why(isDocument, figure, text.T(ctx, key)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

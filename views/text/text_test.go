@@ -285,7 +285,6 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	add("results.fingerprint.", "a", "b", "c", "d")
 	add("compare.measure.", "agreement", "meaning", "success", "facts", "latency", "pass", "firsttoken", "tokens", "cost")
 	add("compare.lead", "", ".a", ".b", ".a.b")
-	add("summary.slices.spread", "", ".none")
 	for _, measure := range summary.Measures {
 		add("variants.measure."+measure.Name, "", ".title")
 	}
