@@ -16,7 +16,7 @@ type purse struct {
 
 // state is Allow's working state for one purse.
 type state struct {
-	// free is the amount left if each call in flight has the average cost.
+	// free is the amount left if each unit in flight has the average cost.
 	free     decimal.Decimal
 	inFlight int
 	// sharers is the number of launches that have not received their share.
@@ -24,8 +24,8 @@ type state struct {
 }
 
 // Allow returns how many units each launch may claim in total, and the ceilings that are reached, one per launch.
-// For each call in flight it reserves the mean cost of a unit of its task's most expensive target. Until the cost
-// of a first call is known, only one call is allowed at a time. Launches that share a ceiling get equal shares of
+// For each unit in flight it reserves the mean cost of a unit of its task's most expensive target. Until the cost
+// of a first unit is known, only one is allowed at a time. Launches that share a ceiling get equal shares of
 // it. A launch gets only half of the remaining amount at a time, so that a rise in cost is noticed before all of it is
 // committed.
 func Allow(standings []engine.Standing) engine.Verdict {

@@ -186,3 +186,41 @@ func TestAKeeperWaitsForAnothersDecision(t *testing.T) {
 	require.NoError(t, b.tables.Select(&limited, `SELECT launch_id FROM allowances`))
 	require.ElementsMatch(t, []uuid.UUID{first, second}, limited, "launches that have an allowance")
 }
+
+// The first turn of a conversation does not show what the conversation costs: a budget that took it for a whole unit
+// would let too many conversations begin.
+func TestAConversationHasACostOnlyOnceItHasEnded(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	const turns = 3
+	taskID, launchID := b.task(t, "http://127.0.0.1:9", 0, priced("1", conversations(2, turns, func(n *db.NewTask) {
+		n.Items, n.Task.RunsPerItem = n.Items[1:], 1
+	})))
+	_, err := b.store.StartLaunch(t.Context(), launchID)
+	require.NoError(t, err)
+	unit := b.claim(t, launchID, b.beat(t, uuid.New()), 1)[0]
+	keep := func() (of engine.Standing) {
+		_, _, err := engine.NewSpending(b.store).Keep(t.Context(), "", func(found []engine.Standing) engine.Verdict {
+			of = found[0]
+			return jobs.Allow(found)
+		})
+		require.NoError(t, err)
+		return of
+	}
+	tokens := 10
+	for n := range turns {
+		of := keep()
+		require.True(t, of.IsUnknown, "after %d turns", n)
+		require.True(t, of.PerUnit.IsZero(), "after %d turns", n)
+		turn, _, err := engine.NewConversations(b.store).Next(t.Context(), unit, 1000)
+		require.NoError(t, err)
+		unit.Item = turn.Item
+		require.True(t, b.record(t, taskID, engine.Result{Unit: unit, Status: db.RunSucceeded, Response: []byte("a"),
+			AnswerKey: []byte("a"), Attempts: 1, InputTokens: &tokens, OutputTokens: new(int), TotalTokens: &tokens,
+			Turn: &engine.Turn{Later: turn.Later}}))
+	}
+	of := keep()
+	require.False(t, of.IsUnknown)
+	require.Equal(t, "0.03", of.PerUnit.String())
+	require.Equal(t, "0.97", of.Left.String())
+}

@@ -89,8 +89,8 @@ type Standing struct {
 	// was exceeded.
 	Ceiling decimal.Decimal `db:"ceiling"`
 	Left    decimal.Decimal `db:"remaining"`
-	// PerUnit is the mean cost so far of a unit of the task's most expensive target; 0 if no target costs anything.
-	// IsUnknown is true while some target has had no call with a known cost.
+	// PerUnit is the mean cost of the units that have ended, for the task's most expensive target; 0 if no target costs
+	// anything. IsUnknown is true while no unit of some target has ended with a known cost.
 	PerUnit   decimal.Decimal `db:"per_unit"`
 	IsUnknown bool            `db:"is_unknown"`
 	// InFlight is how many units of the launch are claimed now, Claimed how many were ever claimed while the launch
@@ -150,7 +150,7 @@ const standings = `
 		SELECT a.id, a.created_at, a.task_id, a.is_pending, c.reason, c.owner, c.ceiling
 		FROM active a
 		JOIN ceilings c ON c.owner IN (a.task_id, a.project_id, ` + nobody + `)),
-	targets AS ( -- the units of tasks with a ceiling, with their costs
+	targets AS ( -- the costs of units that have ended: a conversation's first turns would make its unit look cheap
 		SELECT g.task_id, coalesce(g.currency, '') AS currency, coalesce(u.per_unit, 0) AS per_unit, u.priced = 0 AND u.ended < ` + triedUnits + ` AS is_unknown
 		FROM task_targets g
 		CROSS JOIN LATERAL (
@@ -159,7 +159,8 @@ const standings = `
 				SELECT sum(r.cost) AS cost
 				FROM task_variants v
 				JOIN evaluation_runs r ON r.task_id = v.task_id AND r.variant = v.number AND r.is_current
-				WHERE g.kind <> 'judge' AND v.task_id = g.task_id AND v.target = g.number
+				WHERE g.kind <> 'judge' AND v.task_id = g.task_id AND v.target = g.number AND NOT EXISTS (
+					SELECT FROM units u WHERE u.id = r.unit_id AND u.state IN ('QUEUED', 'RUNNING'))
 				GROUP BY r.unit_id
 				UNION ALL
 				SELECT e.cost
