@@ -725,12 +725,22 @@ func (c *comparison) contradiction(i, j int, kind Kind) {
 	c.a.isTurned[c.a.Claims[i].Sentence] = c.a.isTurned[c.a.Claims[i].Sentence] || kind == Polarity
 }
 
+// isIdiom reports whether a fact is a 一 with a measure word (再加一张, 扣一次) or 第一次: nobody misses it in an answer,
+// although it contradicts another number in the same place.
+func (s *side) isIdiom(f *claim.Claim) bool {
+	at := f.From
+	if s.At(at) == '第' {
+		at++
+	}
+	return f.Class == claim.ClassCount && f.Raw == "1" && s.At(at) == '一'
+}
+
 // omissions records the facts that only one answer has.
 func (c *comparison) omissions() {
 	for k, s := range []*side{c.a, c.b} {
 		for i := range s.Claims {
 			f := &s.Claims[i]
-			if c.states[k][i] != open || f.Class == claim.ClassPolarity || f.Class >= claim.ClassSet {
+			if c.states[k][i] != open || f.Class == claim.ClassPolarity || f.Class >= claim.ClassSet || s.isIdiom(f) {
 				continue
 			}
 			x := s.export(f)

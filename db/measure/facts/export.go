@@ -1,6 +1,7 @@
 package facts
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -146,7 +147,32 @@ func (d *answer) label(s passage.Span, from, to int) string {
 	for s.To > s.From && isMark(d.Runes[s.To-1]) {
 		s.To--
 	}
-	return clip(markup.Replace(d.Slice(s))) // the source still contains marks that the text leaves out
+	return clip(whole(markup.Replace(d.Slice(s)))) // the source still contains marks that the text leaves out
+}
+
+// opening and closing are the brackets that a label may contain.
+const opening, closing = "(（[【「『《〔", ")）]】」』》〕"
+
+// whole removes the brackets whose counterparts were cut off.
+func whole(label string) string {
+	runes := []rune(label)
+	var open []int
+	for i, r := range runes {
+		switch {
+		case strings.ContainsRune(opening, r):
+			open = append(open, i)
+		case !strings.ContainsRune(closing, r):
+		case len(open) > 0:
+			open = open[:len(open)-1]
+		default:
+			runes[i] = -1
+		}
+	}
+	for _, i := range open {
+		runes[i] = ' ' // 端口（6432 becomes 端口 6432
+	}
+	runes = slices.DeleteFunc(runes, func(r rune) bool { return r < 0 })
+	return strings.TrimSpace(string(runes))
 }
 
 // isMark reports whether r is a mark that is removed from the beginning and the end of a label.

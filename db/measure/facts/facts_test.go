@@ -421,6 +421,7 @@ func TestLabelsAreWords(t *testing.T) {
 		}
 		require.True(t, found, "%s: %+v", want, list)
 	}
+	require.Equal(t, "先把连接池 端口", facts.Read("先把连接池（端口 6432）停掉。")[0].About, "without half a pair of brackets")
 	for _, f := range facts.Read("金额：货款 80 万元，逾期 46 天，违约金为 800,000 × 0.05% × 46 = 18,400 元。") {
 		require.False(t, strings.HasPrefix(f.About, "000"), "a part of a number: %s", f.About)
 	}
