@@ -110,6 +110,14 @@ func TestABackupIsRestored(t *testing.T) {
 	dbtest.Await(t, time.Minute, "the second is running", func() bool {
 		return taskOf(t, program.url, running).Status == "RUNNING"
 	})
+	url, err := embedded.RunningURL(filepath.Join(folder, "postgres"))
+	require.NoError(t, err)
+	_, tables := dbtest.OpenAt(t, url)
+	dbtest.Await(t, time.Minute, "what is known of the running calls is stored", func() bool {
+		var called int
+		require.NoError(t, tables.Get(&called, `SELECT count(*) FROM run_events`))
+		return called == 4
+	})
 
 	accounts := func(folder string) people.People {
 		t.Helper()
@@ -136,8 +144,6 @@ func TestABackupIsRestored(t *testing.T) {
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm(), "it has the key")
 	code, said = command(t, "backup", file, "--data-dir", folder)
 	require.Equal(t, 1, code, said)
-	url, err := embedded.RunningURL(filepath.Join(folder, "postgres"))
-	require.NoError(t, err)
 	original := rowsOf(t, url)
 	close(slow)
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/css"
 	"github.com/chromedp/cdproto/dom"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/network"
@@ -44,7 +45,7 @@ func openBrowser(t *testing.T, base string) *tab {
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
 		chromedp.WindowSize(1440, 900), chromedp.WSURLReadTimeout(time.Minute),
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true))
+		chromedp.DisableGPU, chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true))
 	allocator, stopBrowser := chromedp.NewExecAllocator(t.Context(), options...)
 	// Errors are not logged, because chromedp reports every event that it does not know as one.
 	ctx, closeTab := chromedp.NewContext(allocator, chromedp.WithErrorf(func(string, ...any) {}))
@@ -52,14 +53,25 @@ func openBrowser(t *testing.T, base string) *tab {
 	ctx, cancel := context.WithTimeout(ctx, 8*time.Minute)
 	t.Cleanup(func() { cancel(); closeTab(); stopBrowser() })
 	b := &tab{ctx, t, base}
-	// most tests expect this view; the others request another one
-	b.do(network.SetCookie("view", "columns").WithURL(base))
+	// The browser need not report its style sheets. Most tests expect this view; the others request another one.
+	b.do(css.Disable(), network.SetCookie("view", "columns").WithURL(base))
 	return b
+}
+
+// calm makes queries of elements cheaper: chromedp looks every 5 ms, and searches the page's texts for the selector, too.
+func calm(actions []chromedp.Action) []chromedp.Action {
+	for _, action := range actions {
+		if query, is := action.(*chromedp.Selector); is {
+			chromedp.RetryInterval(50 * time.Millisecond)(query)
+			chromedp.ByQueryAll(query)
+		}
+	}
+	return actions
 }
 
 func (b *tab) do(actions ...chromedp.Action) {
 	b.t.Helper()
-	if err := chromedp.Run(b.ctx, actions...); err != nil {
+	if err := chromedp.Run(b.ctx, calm(actions)...); err != nil {
 		var url, text string
 		_ = chromedp.Run(b.ctx, chromedp.Location(&url), chromedp.Text("body", &text))
 		b.t.Fatalf("%v\nat %s\n%.2000s", err, url, text)
@@ -69,7 +81,7 @@ func (b *tab) do(actions ...chromedp.Action) {
 // follows clicks on a link or button to another page and waits until that page is loaded.
 func (b *tab) follows(selector string) {
 	b.t.Helper()
-	_, err := chromedp.RunResponse(b.ctx, chromedp.Click(selector))
+	_, err := chromedp.RunResponse(b.ctx, calm([]chromedp.Action{chromedp.Click(selector)})...)
 	require.NoError(b.t, err, selector)
 }
 
@@ -125,7 +137,7 @@ func (b *tab) requireAccessible(what string) {
 	b.do(
 		chromedp.Evaluate(
 			`Promise.allSettled(document.getAnimations().filter(a => a.effect.getComputedTiming().iterations !== Infinity).map(a => a.finished))
-		.then(() => axe.run()).then(r => r.violations.filter(v => v.impact === "serious" || v.impact === "critical")
+		.then(() => axe.run({resultTypes: ["violations"], selectors: false})).then(r => r.violations.filter(v => v.impact === "serious" || v.impact === "critical")
 		.map(v => v.id + ": " + v.nodes.map(n => n.html + " " + n.failureSummary).join(" | ").slice(0, 1500)))`, &violations, awaitPromise))
 	require.Empty(b.t, violations, what)
 }

@@ -64,7 +64,7 @@ var unscoped = map[string]string{
 	"db/meaning Apply": ofWork, "db/meaning Import": ofReadTask, "db runLaunch": ofWork, "db startTask": ofWork,
 	"db startLaunch": ofWork, "db LaunchCall": ofWork, "db closeTask": ofWork,
 	"db FailLaunch": ofWork, "db StoreStatistics": ofWork, "db MarkAssessed": ofWork, "db/entries Due": ofWork,
-	"db/entries Plan": ofWork,
+	"db/entries Plan": ofWork, "db/engine hasCeilings": ofWork,
 	"db/entries Fire": ofWork, "db/entries Unsummed": ofWork, "db/engine Exists": ofWork, "db/engine Prune": ofWork,
 	"db/outbox Announce": ofWork, "db/outbox findOwn": ofWork,
 	"db/outbox Claim": ofWork, "db/outbox Tidy": ofWork, "db/outbox AnnounceProgress": ofWork,

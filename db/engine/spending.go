@@ -187,6 +187,16 @@ const standings = `
 	GROUP BY c.id, c.created_at, c.task_id, c.is_pending, c.reason, c.owner, g.currency, c.ceiling, s.cost
 	ORDER BY c.created_at, c.id, c.reason, g.currency`
 
+// hasCeilings reports that some ceiling may apply, or that an allowance must be lifted. It is asked first, because
+// planning the statement of the standings takes more time than all else that a worker does each second.
+const hasCeilings = `
+	SELECT $1 <> '' OR EXISTS (SELECT FROM allowances) OR EXISTS (SELECT FROM projects WHERE cost_per_month IS NOT NULL)
+		OR EXISTS (
+			SELECT
+			FROM launches l
+			JOIN evaluation_tasks t ON t.id = l.task_id
+			WHERE l.status IN ('PENDING', 'RUNNING') AND t.max_cost IS NOT NULL)`
+
 // keepersLock is the key of the advisory lock that budget keepers take. The installation's monthly ceiling covers
 // all projects, and one statement reads all standings, so one lock serves all budgets.
 const keepersLock = 0x627564676574 // "budget" in ASCII
@@ -207,6 +217,10 @@ type Verdict struct {
 // nothing. Keep returns the launches that it stopped, which tasks.FinishLaunch ends.
 func (s Spending) Keep(ctx context.Context, monthCeiling string,
 	judge func([]Standing) Verdict) (stopped []uuid.UUID, verdict Verdict, err error) {
+	var has bool
+	if err := s.db.GetContext(ctx, &has, hasCeilings, monthCeiling); err != nil || !has {
+		return nil, Verdict{}, pg.Classify("look for ceilings", err)
+	}
 	err = s.db.InTx(ctx, "check the budgets", func(tx *sqlx.Tx) error {
 		if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(keepersLock)); err != nil {
 			return pg.Classify("wait for other workers checking budgets", err)
