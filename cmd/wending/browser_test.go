@@ -58,7 +58,7 @@ func openBrowser(t *testing.T, base string) *tab {
 	return b
 }
 
-// calm makes queries of elements cheaper: chromedp looks every 5 ms, and searches the page's texts for the selector, too.
+// calm makes queries of elements cheaper: chromedp looks every 5 ms, and searches the page's texts, too.
 func calm(actions []chromedp.Action) []chromedp.Action {
 	for _, action := range actions {
 		if query, is := action.(*chromedp.Selector); is {
