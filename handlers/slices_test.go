@@ -264,6 +264,42 @@ func TestAReportIsGroupedByAColumn(t *testing.T) {
 	require.Contains(t, string(s.fragment(t, fold).body), "&#34;question&#34;")
 }
 
+// A column of many values is offered if questions share them: with the most frequent values, and the chosen one. A
+// column in which every question differs is not.
+func TestAColumnOfManyValuesIsOffered(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "yes") })
+	const shared, single = 12, 42
+	var rows strings.Builder
+	for n := range 2*shared + single {
+		topic := fmt.Sprintf("topic %02d", n)
+		if n < 2*shared {
+			topic = fmt.Sprintf("shared %02d", n/2)
+		}
+		fmt.Fprintf(&rows, "q%d,question %d,yes,%s,source %d\n", n, n, topic, n)
+	}
+	id := s.create(t, fake.URL, map[string]string{"runs_per_item": "1", "concurrency": "8", "rate_limit": "unlimited",
+		"file@q.csv": "question_id,question,standard_answer,topic,source\n" + rows.String()})
+	s.awaitDone(t, id)
+	last := fmt.Sprintf("topic %02d", 2*shared+single-1)
+	page := s.get(t, "/tasks/"+id+"/results?"+url.Values{"column.topic": {last}}.Encode()).page(t)
+	require.Zero(t, page.Find(`select[name="column.source"]`).Length())
+	options := page.Find(`select[name="column.topic"] option`).Map(func(_ int, o *goquery.Selection) string {
+		return o.AttrOr("value", "")
+	})
+	require.Len(t, options, 1+50+1)
+	require.Equal(t, "shared 00", options[1])
+	require.Equal(t, "topic 24", options[1+shared])
+	require.Equal(t, last, page.Find(`select[name="column.topic"] option[selected]`).AttrOr("value", ""))
+	require.Equal(t, 1, page.Find(".result").Length())
+
+	values := s.get(t, "/tasks/"+id+"/report?by=topic").page(t).Find("#slices tbody tr th").Map(
+		func(_ int, cell *goquery.Selection) string { return strings.TrimSpace(cell.Text()) })
+	require.Contains(t, values[0], "shared", "a single question says little")
+	require.Contains(t, values[shared], "topic")
+}
+
 // A comparison is filtered by the columns of the second task, and grouped by one: on its page, in the API and as a
 // file.
 func TestAComparisonIsNarrowedAndGroupedByColumns(t *testing.T) {

@@ -83,14 +83,14 @@ func (r Report) Matching(ctx context.Context, taskID uuid.UUID, filter Filter) (
 	return matching, nil
 }
 
-// SliceMost is the maximum number of distinct values of a column that is offered as a filter, sliceText the maximum
-// length of its values in characters.
+// SliceMost is the maximum number of a column's values that are told apart, sliceText the maximum length of its values
+// in characters.
 const (
 	SliceMost = 50
 	sliceText = 100
 )
 
-// Column is a column of a dataset with its values, the most frequent first.
+// Column is a column of a dataset with its SliceMost most frequent values, the most frequent first.
 type Column struct {
 	Name string
 	// Place is 1-based.
@@ -104,8 +104,9 @@ type ColumnValue struct {
 	Items int
 }
 
-// Columns returns the columns by which a task's questions can be grouped: columns with short values, at most
-// SliceMost distinct ones, and at most ten or half the number of questions, whichever is greater.
+// Columns returns the columns by which a task's questions can be grouped: columns with short values that are few (at
+// most SliceMost, and at most ten or half the number of questions, whichever is greater), or of which a third of the
+// questions share one with another question.
 func (r Report) Columns(ctx context.Context, task db.Task) (columns []Column, err error) {
 	const count = `
 		SELECT place, value, items
@@ -113,12 +114,15 @@ func (r Report) Columns(ctx context.Context, task db.Task) (columns []Column, er
 			SELECT own.place, own.value, count(*) AS items,
 				count(*) OVER (PARTITION BY own.place) AS distinct_values,
 				max(char_length(own.value)) OVER (PARTITION BY own.place) AS longest,
-				sum(count(*)) OVER (PARTITION BY own.place) AS all_items
+				sum(count(*)) OVER (PARTITION BY own.place) AS all_items,
+				sum(CASE WHEN count(*) > 1 THEN count(*) END) OVER (PARTITION BY own.place) AS shared_items,
+				row_number() OVER (PARTITION BY own.place ORDER BY count(*) DESC, own.value) AS rank
 			FROM evaluation_items i
 			CROSS JOIN LATERAL unnest(i.variable_values) WITH ORDINALITY AS own (value, place)
 			WHERE i.task_id = $1
 			GROUP BY own.place, own.value) counted
-		WHERE distinct_values <= least($2, greatest(10, all_items / 2)) AND longest <= $3
+		WHERE rank <= $2 AND longest <= $3
+		  AND (distinct_values <= least($2, greatest(10, all_items / 2)) OR 3 * shared_items >= all_items)
 		ORDER BY place, items DESC, value`
 	var rows []struct {
 		Place, Items int

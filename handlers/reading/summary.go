@@ -124,7 +124,8 @@ func (r Reader) numbers(ctx context.Context, task db.Task, s *summary.Summary) (
 }
 
 // worstFirst sorts slices by pass rate and then by agreement, lowest first; unknown numbers come after known ones. If
-// there are several variants, the mean of their numbers counts. The slice that combines several values comes last.
+// there are several variants, the mean of their numbers counts. Values of a single question come after the others,
+// because one question says little, and the slice that combines several values comes last.
 func worstFirst(all []report.Slice) []report.Slice {
 	const unknown = 2 // more than any share
 	mean := func(slice report.Slice, share func(report.SliceVariant) *float64) float64 {
@@ -141,8 +142,17 @@ func worstFirst(all []report.Slice) []report.Slice {
 	}
 	passed := func(one report.SliceVariant) *float64 { return one.Passes.PassRate }
 	agreement := func(one report.SliceVariant) *float64 { return one.Agreement }
+	rank := func(slice report.Slice) int {
+		switch {
+		case slice.Value == nil:
+			return 2
+		case slice.Items == 1:
+			return 1
+		}
+		return 0
+	}
 	return slices.SortedStableFunc(slices.Values(all), func(a, b report.Slice) int {
-		return cmp.Or(cmp.Compare(mean(a, passed), mean(b, passed)), cmp.Compare(mean(a, agreement), mean(b, agreement)))
+		return cmp.Or(rank(a)-rank(b), cmp.Compare(mean(a, passed), mean(b, passed)), cmp.Compare(mean(a, agreement), mean(b, agreement)))
 	})
 }
 

@@ -466,12 +466,17 @@ func (s Slicing) label(locale text.Locale) string {
 func (s Slicing) options(locale text.Locale, column report.Column) []Option {
 	chosen := s.Chosen[columnParameter(column.Name)]
 	options := []Option{{"", locale.Text("results.slice.all"), len(chosen) == 0}}
+	rest := slices.Clone(chosen)
 	for _, one := range column.Values {
 		value, name := one.Value, one.Value
 		if value == "" {
 			value, name = paths.BlankValue, locale.Text("summary.slices.blank")
 		}
 		options = append(options, Option{value, locale.Text("results.filter.count", "Name", name, "Count", one.Items), slices.Contains(chosen, value)})
+		rest = slices.DeleteFunc(rest, func(other string) bool { return other == value })
+	}
+	for _, value := range rest { // a value beyond the most frequent ones
+		options = append(options, Option{value, value, true})
 	}
 	return options
 }
