@@ -152,7 +152,8 @@ func worstFirst(all []report.Slice) []report.Slice {
 		return 0
 	}
 	return slices.SortedStableFunc(slices.Values(all), func(a, b report.Slice) int {
-		return cmp.Or(rank(a)-rank(b), cmp.Compare(mean(a, passed), mean(b, passed)), cmp.Compare(mean(a, agreement), mean(b, agreement)))
+		return cmp.Or(rank(a)-rank(b), cmp.Compare(mean(a, passed), mean(b, passed)),
+			cmp.Compare(mean(a, agreement), mean(b, agreement)))
 	})
 }
 

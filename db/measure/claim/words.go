@@ -308,31 +308,54 @@ func (d *Document) hasRunes(i int, word []rune) bool {
 // LongestScope is the maximum length, in characters, of what a negation denies.
 const LongestScope = 14
 
+// isUndone reports whether the ban at i, which ends its clause, says that the denial before it will not do: 没有附图是不行的,
+// 非去不可.
+func (d *Document) isUndone(denial *Claim, i, end int) bool {
+	if denial.Polarity != Denied || i <= denial.To || i-denial.To > LongestScope ||
+		!d.Has(i, "不行") && !d.Has(i, "不成") && !d.Has(i, "不可") {
+		return false
+	}
+	for k := denial.To; k < i; k++ {
+		if d.IsClauseEnd(k) || d.Runes[k] == '就' { // 没有号就不行 is about what happens then
+			return false
+		}
+	}
+	if d.At(end) == '的' {
+		end++
+	}
+	return end >= len(d.Runes) || d.IsClauseEnd(end) || strings.ContainsRune("。；;！!？?、.\n ", d.Runes[end])
+}
+
+// become makes a statement, which now ends at end, say something else.
+func (c *Claim) become(p Polarity, end int) {
+	c.Polarity, c.To, c.Key, c.Value = p, end, p.String(), p.String()
+}
+
 // addPolarity adds a statement; a negation directly after another negation reverses it: 不可以不带.
 func (d *Document) addPolarity(i, end int, p Polarity) {
 	if d.turnedAt > 0 && p.IsNegative() && i-d.turnedAt <= LongestScope {
 		d.turnedAt = 0
 		return
 	}
-	if k := len(d.Claims) - 1; k >= 0 && d.Claims[k].Class == ClassPolarity && i-d.Claims[k].To <= 1 &&
-		i >= d.Claims[k].To {
+	k := len(d.Claims) - 1
+	if k >= 0 && d.Claims[k].Class == ClassPolarity && p == Banned && d.isUndone(&d.Claims[k], i, end) {
+		d.Claims[k].become(Must, end)
+		return
+	}
+	if k >= 0 && d.Claims[k].Class == ClassPolarity && i-d.Claims[k].To <= 1 && i >= d.Claims[k].To {
 		last := &d.Claims[k]
 		switch {
 		case last.Polarity == Banned && p == Denied:
-			last.Polarity, last.To = Must, end
-			last.Key, last.Value = Must.String(), Must.String()
+			last.become(Must, end)
 			return
 		case last.Polarity == May && p == Denied:
-			last.Polarity, last.To = Exempt, end
-			last.Key, last.Value = Exempt.String(), Exempt.String()
+			last.become(Exempt, end)
 			return
 		case (last.Polarity == Must || last.Polarity == May) && p.IsNegative():
-			last.Polarity, last.To = Banned, end
-			last.Key, last.Value = Banned.String(), Banned.String()
+			last.become(Banned, end)
 			return
 		case last.Polarity == Denied && (p == May || p == Must):
-			last.Polarity, last.To = Banned, end
-			last.Key, last.Value = Banned.String(), Banned.String()
+			last.become(Banned, end)
 			return
 		}
 	}
