@@ -20,7 +20,7 @@ export GOFLAGS := $(strip $(GOFLAGS) -trimpath) # so that checkouts in different
 export GORACE := atexit_sleep_ms=50 # by default, a raced test program waits a second before it exits
 # No vet, because the linter includes it; no debug information, because nobody debugs these binaries; four tests at a
 # time, because they wait more than they compute. Compilers collect garbage less often, which saves a quarter of their
-# time; the program collects it in tests as often as elsewhere. Without inlining, pages are compiled in half the time.
+# time; tests collect it as often as the program does. Without inlining, pages are compiled in half the time.
 CHECKED := GOGC=400 go test -exec "env -u GOGC" -vet=off -ldflags=-w -timeout 25m -parallel 4 \
   -gcflags=wending/views/...=-l -gcflags=wending/handlers/...=-l
 # Packages whose own code starts goroutines, locks or shares state: the others have no races to find. The numbers of

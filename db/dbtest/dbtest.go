@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -73,7 +72,6 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	debug.SetGCPercent(400) // at its usual pace, collecting garbage takes a sixth of the tests' own processor time
 	defer os.RemoveAll(dir)
 	defer server.Stop()
 	defer admin.Close()

@@ -52,7 +52,8 @@ const rowBytes = 250
 // every run, but not the texts of answers.
 func (s Storage) Measure(ctx context.Context, tables, tasks int) (usage SpaceUsage, err error) {
 	const listTables = `
-		SELECT c.relname AS name, pg_total_relation_size(c.oid) AS bytes, greatest(0, c.reltuples)::bigint AS rows
+		SELECT c.relname AS name, pg_total_relation_size(c.oid) AS bytes,
+			coalesce(nullif(pg_stat_get_live_tuples(c.oid), 0), greatest(0, c.reltuples)::bigint) AS rows
 		FROM pg_class c
 		WHERE c.relkind = 'r' AND c.relnamespace = CAST(current_schema() AS regnamespace)
 		ORDER BY bytes DESC
