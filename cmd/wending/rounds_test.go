@@ -63,6 +63,13 @@ func TestAKillWhileARoundIsAddedLosesAndDoublesNothing(t *testing.T) {
 	}, dataset.String())
 	worker := a.workers[0]
 	for _, step := range stepsOfARound(func() { worker.signal(syscall.SIGKILL) }) {
+		// A unit that loses three workers fails, and what a death has put back is claimed first.
+		dbtest.Await(t, time.Minute, "the units of the last death are done", func() bool {
+			var lost int
+			require.NoError(t, a.tables.Get(&lost,
+				`SELECT count(*) FROM units WHERE losses > 0 AND state IN ('QUEUED', 'RUNNING')`))
+			return lost == 0
+		})
 		dbtest.Await(t, time.Minute, "a death "+step.name, func() bool { return worker.proxy.Spring(step.trap) })
 		a.note(step.name, 1)
 		require.Equal(t, db.TaskRunning, a.status(id), step.name)
@@ -87,6 +94,10 @@ func TestAKillWhileARoundIsAddedLosesAndDoublesNothing(t *testing.T) {
 	require.Equal(t, asked-(questions+conversations*turns)*2, units.Extra)
 	require.Equal(t, asked, units.Total)
 	a.requireExact([]string{id})
+	var failed []string
+	require.NoError(t, a.tables.Select(&failed, `SELECT coalesce(error_code, status) FROM evaluation_runs
+		WHERE is_current AND status <> 'SUCCEEDED'`))
+	require.Empty(t, failed)
 	require.Equal(t, asked, task(t, a.web.url(), id).Statistics.Succeeded)
 	require.Equal(t, http.StatusConflict, a.act(id, "resume"), "nothing is left to run")
 	t.Logf("%d deaths: %v", a.faultCount(), a.faults)
