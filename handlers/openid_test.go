@@ -30,7 +30,7 @@ func newProvidedSite(t *testing.T, grants string) (*guarded, *mockoidc.MockOIDC)
 	provider, err := mockoidc.Run()
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = provider.Shutdown() })
-	granted, err := access.ParseGrants(grants)
+	granted, err := access.ParseGrants("OIDC_GROUP_ROLES", grants)
 	require.NoError(t, err)
 	openID := &access.OpenID{Issuer: provider.Issuer(), ClientID: provider.ClientID, ClientSecret: provider.ClientSecret,
 		Grants: granted}
@@ -268,7 +268,7 @@ func TestSignInsAtAProviderAreBound(t *testing.T) {
 		handlers.Access{HasAccounts: true, OpenID: &access.OpenID{Issuer: provider.Issuer(), ClientID: "x"}})}
 	require.Equal(t, http.StatusServiceUnavailable, silent.newBrowser(t).get(t, "/login/oidc").StatusCode)
 	for _, wrong := range []string{"testers", "=editor", "testers=king", "a=viewer,b"} {
-		_, err := access.ParseGrants(wrong)
+		_, err := access.ParseGrants("OIDC_GROUP_ROLES", wrong)
 		require.Error(t, err, wrong)
 	}
 }

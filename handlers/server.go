@@ -121,9 +121,10 @@ type Config struct {
 
 // Access configures sign-in. Its zero value means that there are no accounts: every client may do everything.
 type Access struct {
-	// HasAccounts reports that people sign in, with passwords or, with OpenID, at a provider.
+	// HasAccounts reports that people sign in: with passwords or passkeys or, if OpenID or Directory is set, with those.
 	HasAccounts bool
 	OpenID      *access.OpenID
+	Directory   *access.Directory
 	Passkeys    *access.Passkeys
 	// NeedsSecond reports that every account must have a passkey.
 	NeedsSecond bool
@@ -292,13 +293,13 @@ func (s *Server) mount(e *echo.Echo) {
 		HistoryDays: s.HistoryDays, UploadDays: s.UploadDays, Version: s.Version})
 	s.signIns = access.SignInConfig{
 		People: people.New(s.Store), Cases: identity.New(s.Store), Guard: s.guard, Sealer: s.Sealer, OpenID: s.Access.OpenID,
-		Passkeys: s.Access.Passkeys, Version: s.Version, Log: s.Log,
+		Directory: s.Access.Directory, Passkeys: s.Access.Passkeys, Version: s.Version, Log: s.Log,
 	}
 	access.RegisterSignIn(compressed, s.signIns)
 	accounts := persons.Config{
 		Store: s.Store, Files: s.Assets, Guard: s.guard, Audit: s.guard.Audit, Passkeys: s.Access.Passkeys,
-		HasPasswords: s.Access.OpenID == nil, PublicURL: s.Access.PublicURL, AuditDays: s.Access.AuditDays,
-		Version: s.Version, Failed: s.failed,
+		HasPasswords: s.Access.OpenID == nil && s.Access.Directory == nil, PublicURL: s.Access.PublicURL,
+		AuditDays: s.Access.AuditDays, Version: s.Version, Failed: s.failed,
 	}
 	accounts.SensitivePatterns = s.SensitivePatterns
 	shared := replay.NewShared(replays, galleries)
@@ -317,7 +318,7 @@ func (s *Server) mount(e *echo.Echo) {
 	compressed.GET(paths.OpenAPI, s.openAPI)
 }
 
-// Run announces changes of tasks to live pages, refreshes the rights of a provider's accounts, and cleans up
+// Run announces changes of tasks to live pages, refreshes the rights of a provider's or directory's accounts, and cleans up
 // after crashes, until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)

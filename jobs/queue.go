@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -150,4 +151,20 @@ func readLaunchArgs(job *asynq.Task) (uuid.UUID, error) {
 		return uuid.Nil, fmt.Errorf("read the arguments of %s: %w", job.Type(), err)
 	}
 	return args.LaunchID, nil
+}
+
+// Addresses returns the host:port of the Redis servers at address; there are several for sentinels and the nodes of a
+// cluster.
+func Addresses(address string) (addresses []string) {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return nil
+	}
+	for host := range strings.SplitSeq(u.Host, ",") {
+		if _, _, err := net.SplitHostPort(host); err != nil {
+			host = net.JoinHostPort(strings.Trim(host, "[]"), "6379")
+		}
+		addresses = append(addresses, host)
+	}
+	return addresses
 }

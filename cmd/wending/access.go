@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/url"
 	"strings"
 
@@ -21,48 +20,40 @@ func (s *Settings) access(listening string) (config handlers.Access, err error) 
 		return config, err
 	}
 	if s.SecondFactor && s.Auth != "local" {
-		return config,
-			errors.New("REQUIRE_SECOND_FACTOR needs AUTH=local: with AUTH=oidc the provider asks for a second factor")
+		return config, fmt.Errorf("REQUIRE_SECOND_FACTOR needs AUTH=local: with AUTH=%s, passkeys are not used", s.Auth)
 	}
 	if config.PublicURL, err = s.publicURL(); err != nil || s.Auth == "off" {
 		return config, err
 	}
 	config.HasAccounts, config.NeedsSecond = true, s.SecondFactor
-	if s.Auth == "local" {
-		if config.Passkeys, err = access.NewPasskeys(s.site(listening)); err != nil {
-			return config, fmt.Errorf("PUBLIC_URL: %w", err)
+	switch s.Auth {
+	case "oidc":
+		config.OpenID = &access.OpenID{Issuer: s.OIDCIssuer, ClientID: s.OIDCClient, ClientSecret: s.OIDCSecret,
+			Site: s.site(listening)}
+		if err = config.OpenID.Check(); err == nil {
+			config.OpenID.Grants, err = access.ParseGrants("OIDC_GROUP_ROLES", s.OIDCGroups)
 		}
-		if config.NeedsSecond && config.Passkeys == nil {
-			return config,
-				errors.New(
-					"REQUIRE_SECOND_FACTOR needs PUBLIC_URL with https and a name such as https://wending.example: passkeys are " +
-						"bound to a host name")
+	case "ldap":
+		config.Directory, err = s.directory()
+	default:
+		config.Passkeys, err = access.NewPasskeys(s.site(listening))
+		if err != nil {
+			err = fmt.Errorf("PUBLIC_URL: %w", err)
+		} else if config.NeedsSecond && config.Passkeys == nil {
+			err = errors.New("REQUIRE_SECOND_FACTOR needs PUBLIC_URL with https and a name such as " +
+				"https://wending.example: passkeys are bound to a host name")
 		}
-		return config, nil
 	}
-	issuer, err := url.Parse(s.OIDCIssuer)
-	if err != nil || issuer.Scheme != "https" && issuer.Scheme != "http" || issuer.Host == "" || s.OIDCClient == "" {
-		return config,
-			errors.New("AUTH=oidc needs OIDC_ISSUER, an address such as https://id.example/realms/staff, and OIDC_CLIENT_ID")
-	}
-	if issuer.Scheme == "http" && !listensOnLoopback(net.JoinHostPort(issuer.Hostname(), "80")) {
-		return config,
-			fmt.Errorf("OIDC_ISSUER is %s, but must be https: otherwise anyone on the network path could sign in as anyone",
-				s.OIDCIssuer)
-	}
-	grants, err := access.ParseGrants(s.OIDCGroups)
-	if err != nil {
-		return config, fmt.Errorf("OIDC_GROUP_ROLES: %w", err)
-	}
-	if len(grants) == 0 {
-		return config,
-			errors.New(
-				"AUTH=oidc needs OIDC_GROUP_ROLES, such as testers=editor,managers=viewer,operators=admin: otherwise nobody " +
-					"could sign in")
-	}
-	config.OpenID = &access.OpenID{Issuer: s.OIDCIssuer, ClientID: s.OIDCClient, ClientSecret: s.OIDCSecret,
-		Site: s.site(listening), Grants: grants}
-	return config, nil
+	return config, err
+}
+
+// directory returns the LDAP directory that people sign in with.
+func (s *Settings) directory() (*access.Directory, error) {
+	return access.NewDirectory(access.DirectoryConfig{
+		URL: s.LDAPURL, StartTLS: s.LDAPStartTLS, CAFile: s.LDAPCAFile, BindDN: s.LDAPBindDN, BindPassword: s.LDAPPassword,
+		BaseDN: s.LDAPBaseDN, UserFilter: s.LDAPUsers, GroupBaseDN: s.LDAPGroupDN, GroupFilter: s.LDAPGroups,
+		GroupRoles: s.LDAPRoles,
+	})
 }
 
 // site returns the public address of this site: PUBLIC_URL or, on a local machine, the listening address by name.
@@ -85,8 +76,8 @@ func (s *Settings) checkExposure() error {
 	if s.Auth == "off" {
 		if !s.WithoutLogin || len(s.hosts()) == 0 {
 			return fmt.Errorf(
-				"LISTEN_ADDR is %s, but nobody signs in: set AUTH=local (or oidc), or, to let anyone who can reach it use it, "+
-					"set ALLOW_WITHOUT_LOGIN=1, and ALLOWED_HOSTS to the site's names", s.ListenAddr)
+				"LISTEN_ADDR is %s, but nobody signs in: set AUTH=local (or ldap or oidc), or, to let anyone who can reach it use "+
+					"it, set ALLOW_WITHOUT_LOGIN=1, and ALLOWED_HOSTS to the site's names", s.ListenAddr)
 		}
 		return nil
 	}

@@ -101,6 +101,7 @@ var strangers = map[string][]string{
 	"github.com/alexedwards/argon2id":          {"jobs/identity"},
 	"go.mau.fi/util":                           {"db"},
 	"github.com/coreos/go-oidc/v3/oidc":        {"handlers/access"},
+	"github.com/go-ldap/ldap/v3":               {"handlers/access"},
 	"github.com/go-webauthn/webauthn":          {"handlers/access"},
 	"github.com/minio/minio-go/v7":             {"jobs/blob"},
 	"github.com/gabriel-vasile/mimetype":       {"jobs/courier"},

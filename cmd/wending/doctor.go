@@ -377,6 +377,19 @@ func (d *doctor) checkNetwork(ctx context.Context) {
 			return "answers", err
 		})
 	}
+	if d.settings.Auth == "ldap" {
+		d.check("LDAP directory", func() (string, error) {
+			directory, err := d.settings.directory()
+			if err != nil {
+				return "", err
+			}
+			found, err := directory.Check(ctx)
+			if err == nil && directory.IsPlain() {
+				err = warning{found + "; passwords travel unencrypted: set LDAP_URL to ldaps://, or LDAP_STARTTLS=true"}
+			}
+			return found, err
+		})
+	}
 	if address, err := url.Parse(d.settings.SMTPURL); err == nil && address.Host != "" {
 		d.check("mail server", func() (string, error) {
 			dialer := net.Dialer{Timeout: doctorTime}

@@ -12,6 +12,7 @@ import (
 	"wending/db"
 	"wending/db/people"
 	"wending/db/pg"
+	"wending/jobs"
 	"wending/jobs/blob"
 	"wending/jobs/tasks"
 )
@@ -57,12 +58,22 @@ type Settings struct {
 	DefaultLang  string `from:"DEFAULT_LANG" default:"zh-CN" enum:"zh-CN,en" help:"Default language: zh-CN or en ($DEFAULT_LANG)."`
 	AllowedHosts string `from:"ALLOWED_HOSTS" help:"Host names of this site besides local names and IP addresses, separated by commas ($ALLOWED_HOSTS)."`
 	WithoutLogin bool   `name:"allow-without-login" from:"ALLOW_WITHOUT_LOGIN" help:"Listen beyond loopback without sign-in (AUTH=off); requires ALLOWED_HOSTS ($ALLOW_WITHOUT_LOGIN)."`
-	Auth         string `from:"AUTH" default:"off" enum:"off,local,oidc" help:"off: no sign-in; local: user name and password; oidc: OpenID Connect ($AUTH)."`
+	Auth         string `from:"AUTH" default:"off" enum:"off,local,oidc,ldap" help:"off: no sign-in; local: user name and password; oidc: OpenID Connect; ldap: user name and password of an LDAP directory ($AUTH)."`
 	SecondFactor bool   `name:"require-second-factor" from:"REQUIRE_SECOND_FACTOR" help:"With AUTH=local: every account must add a passkey and use it to sign in ($REQUIRE_SECOND_FACTOR)."`
 	OIDCIssuer   string `name:"oidc-issuer" from:"OIDC_ISSUER" help:"Address of the OpenID Connect provider ($OIDC_ISSUER)."`
 	OIDCClient   string `name:"oidc-client-id" from:"OIDC_CLIENT_ID" help:"Client ID of this site at the provider ($OIDC_CLIENT_ID)."`
 	OIDCSecret   string `name:"oidc-client-secret" from:"OIDC_CLIENT_SECRET" help:"Client secret of this site at the provider ($OIDC_CLIENT_SECRET)."`
 	OIDCGroups   string `name:"oidc-group-roles" from:"OIDC_GROUP_ROLES" help:"Roles of the provider's groups: group=role or group=role@project, separated by commas; * means everyone ($OIDC_GROUP_ROLES)."`
+	LDAPURL      string `name:"ldap-url" from:"LDAP_URL" help:"Address of the LDAP directory: ldaps://host or ldap://host ($LDAP_URL)."`
+	LDAPStartTLS bool   `name:"ldap-starttls" from:"LDAP_STARTTLS" default:"true" negatable:"" help:"Encrypt connections to ldap:// addresses with StartTLS, or do not connect ($LDAP_STARTTLS)."`
+	LDAPCAFile   string `name:"ldap-ca-file" from:"LDAP_CA_FILE" help:"Certificate authorities (PEM) of the LDAP directory; if unset, the system's ($LDAP_CA_FILE)."`
+	LDAPBindDN   string `name:"ldap-bind-dn" from:"LDAP_BIND_DN" help:"Account that searches the LDAP directory; if unset, it is searched anonymously ($LDAP_BIND_DN)."`
+	LDAPPassword string `name:"ldap-bind-password" from:"LDAP_BIND_PASSWORD" help:"Password of LDAP_BIND_DN ($LDAP_BIND_PASSWORD)."`
+	LDAPBaseDN   string `name:"ldap-base-dn" from:"LDAP_BASE_DN" help:"Where people are in the LDAP directory ($LDAP_BASE_DN)."`
+	LDAPUsers    string `name:"ldap-user-filter" from:"LDAP_USER_FILTER" help:"Filter that finds the entry of {name}; if unset, by uid, sAMAccountName or mail ($LDAP_USER_FILTER)."`
+	LDAPGroupDN  string `name:"ldap-group-base-dn" from:"LDAP_GROUP_BASE_DN" help:"Where the groups are that give roles; if unset, LDAP_BASE_DN ($LDAP_GROUP_BASE_DN)."`
+	LDAPGroups   string `name:"ldap-group-filter" from:"LDAP_GROUP_FILTER" help:"Filter that finds the groups of the entry {dn} with the uid {name}; if unset, by member, uniqueMember or memberUid ($LDAP_GROUP_FILTER)."`
+	LDAPRoles    string `name:"ldap-group-roles" from:"LDAP_GROUP_ROLES" help:"Roles of the LDAP directory's groups, in the format of OIDC_GROUP_ROLES ($LDAP_GROUP_ROLES)."`
 	Proxies      string `name:"trusted-proxies" from:"TRUSTED_PROXIES" help:"Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted, separated by commas ($TRUSTED_PROXIES)."`
 	TLSCert      string `name:"tls-cert-file" from:"TLS_CERT_FILE" help:"Certificate (PEM) for HTTPS without a proxy ($TLS_CERT_FILE)."`
 	TLSKey       string `name:"tls-key-file" from:"TLS_KEY_FILE" help:"Private key (PEM) of the certificate ($TLS_KEY_FILE)."`
@@ -155,24 +166,12 @@ func (s Settings) assetFiles() (blob.Store, error) {
 // ownAddresses returns the host:port of the servers at the given addresses and of the others that the settings name:
 // no agent may be called there.
 func (s Settings) ownAddresses(databaseURL, directURL, redisURL string) []string {
-	own := slices.Concat(pg.Addresses(databaseURL), pg.Addresses(directURL), redisAddresses(redisURL), s.blobAddresses())
+	own := slices.Concat(pg.Addresses(databaseURL), pg.Addresses(directURL), jobs.Addresses(redisURL),
+		blob.Addresses(s.BlobURL))
 	if s.MetricsAddr != "" {
 		own = append(own, s.MetricsAddr)
 	}
 	return own
-}
-
-// blobAddresses returns the host:port of the service that stores agents' files, if there is one.
-func (s Settings) blobAddresses() []string {
-	u, err := url.Parse(s.BlobURL)
-	if err != nil || u.Scheme != "s3" {
-		return nil
-	}
-	endpoint, err := url.Parse(u.Query().Get("endpoint"))
-	if err != nil || endpoint.Port() == "" {
-		return nil // a public service, at the default port
-	}
-	return []string{endpoint.Host}
 }
 
 // publicURL checks PUBLIC_URL and returns it without a trailing slash.
@@ -191,22 +190,6 @@ func (s Settings) publicURL() (string, error) {
 // hosts returns the names in ALLOWED_HOSTS.
 func (s Settings) hosts() []string {
 	return strings.FieldsFunc(strings.ToLower(s.AllowedHosts), func(r rune) bool { return r == ',' || r == ' ' })
-}
-
-// redisAddresses returns the host:port of the Redis servers at address; there are several for sentinels and the
-// nodes of a cluster.
-func redisAddresses(address string) (addresses []string) {
-	u, err := url.Parse(address)
-	if err != nil || u.Host == "" {
-		return nil
-	}
-	for host := range strings.SplitSeq(u.Host, ",") {
-		if _, _, err := net.SplitHostPort(host); err != nil {
-			host = net.JoinHostPort(strings.Trim(host, "[]"), "6379")
-		}
-		addresses = append(addresses, host)
-	}
-	return addresses
 }
 
 // listensOnLoopback reports whether only this machine can reach the pages.

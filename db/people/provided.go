@@ -11,18 +11,18 @@ import (
 	"wending/db/pg"
 )
 
-// Rights that were read from a provider are valid for RightsLast: a session that has not been renewed by then ends.
+// Rights that were read from a provider or directory are valid for RightsLast: a session that has not been renewed by then ends.
 // Renewal begins renewAhead before that.
 const (
 	RightsLast = time.Hour
 	renewAhead = 10 * time.Minute
 )
 
-// Provided is the stored state of a session that began at a provider.
+// Provided is the stored state of a session that began at a provider or with a directory.
 type Provided struct {
 	// SID is the provider's id of the session; nil means that it gave none.
 	SID *string `db:"sid"`
-	// Tokens are sealed; they are used to query the provider again.
+	// Tokens are sealed; they are used to query the provider or directory again.
 	Tokens []byte `db:"tokens"`
 }
 

@@ -21,7 +21,8 @@ const (
 type Session struct {
 	ID     uuid.UUID `db:"id"`
 	UserID uuid.UUID `db:"user_id"`
-	// Method is how its owner signed in: password, passkey, password+passkey, oidc or setup.
+	// Method is how its owner signed in: password (also the directory's), passkey, password+passkey, oidc
+	// or setup.
 	Method    string    `db:"method"`
 	Address   string    `db:"address"`
 	Browser   string    `db:"browser"`
@@ -30,14 +31,15 @@ type Session struct {
 	// IsProven reports that the owner was present when the session began: a provider may sign a person in without
 	// asking.
 	IsProven bool `db:"is_proven"`
-	// Provided is the state of a session at a provider; nil means that the session does not depend on one.
+	// Provided is what is needed to ask a provider or the directory again; nil means that the session depends on none.
 	Provided *Provided `db:"-"`
 }
 
 // isValid is the condition for sessions that have not ended; its parameters follow $1, and the hour in it is
-// RightsLast.
+// RightsLast: sessions of a provider's or directory's users must be renewed.
 const isValid = ` s.seen_at > now() - $2 * interval '1 second' AND s.created_at > now() - $3 * interval '1 second'
-	AND (s.method <> 'oidc' OR EXISTS (SELECT FROM provider_sessions r WHERE r.session_id = s.id
+	AND (EXISTS (SELECT FROM users o WHERE o.id = s.user_id AND o.subject IS NULL)
+	OR EXISTS (SELECT FROM provider_sessions r WHERE r.session_id = s.id
 	AND r.checked_at > now() - interval '1 hour'))`
 
 // maxBrowser is the maximum stored length of a browser's user agent.

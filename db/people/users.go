@@ -30,7 +30,8 @@ type User struct {
 	MustChangePassword bool `db:"must_change_password"`
 	// NeedsPasskey reports that the password alone is not enough to sign in.
 	NeedsPasskey bool `db:"needs_passkey"`
-	// Subject is the issuer and subject of an OpenID Connect provider; nil means a local account.
+	// Subject is the issuer and subject of an OpenID Connect provider, or the id of an entry in an LDAP directory; nil
+	// means a local account.
 	Subject    *string    `db:"subject"`
 	DisabledAt *time.Time `db:"disabled_at"`
 	SignedInAt *time.Time `db:"signed_in_at"`
@@ -199,7 +200,7 @@ func countAdmins(ctx context.Context, tx *sqlx.Tx) (count int, err error) {
 	return len(ids), pg.Classify("lock the administrators", err)
 }
 
-// Grant applies to an account the groups that a provider reports: they decide the account's name, whether it is an
+// Grant applies to an account the groups that a provider or directory reports: they decide the account's name, whether it is an
 // administrator, and its memberships. Memberships granted by people are kept.
 func (p People) Grant(ctx context.Context, user User, memberships []Membership) error {
 	return p.change(ctx, "apply the provider's groups", func(tx *sqlx.Tx) error {

@@ -1,62 +1,27 @@
 package access
 
 import (
-	"cmp"
 	"context"
-	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
-	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 	"golang.org/x/oauth2"
 	"golang.org/x/sync/singleflight"
 
-	"wending/db"
 	"wending/db/people"
 	"wending/handlers/pages"
 	"wending/handlers/request"
-	"wending/jobs/identity"
 	"wending/views/paths"
 )
-
-// Grant is the role that members of a provider's group get.
-type Grant struct {
-	// Group is the name of the group; * means every user.
-	Group string
-	Role  people.Role
-	// Project is the name of the project in which they get the role; empty means the first project or, for
-	// administrators, the whole installation.
-	Project string
-}
-
-// ParseGrants parses group=role or group=role@project, separated by commas.
-func ParseGrants(text string) (grants []Grant, err error) {
-	for part := range strings.SplitSeq(text, ",") {
-		if strings.TrimSpace(part) == "" {
-			continue
-		}
-		group, rest, hasRole := strings.Cut(part, "=")
-		role, project, _ := strings.Cut(rest, "@")
-		grant := Grant{strings.TrimSpace(group), people.Role(strings.TrimSpace(role)), strings.TrimSpace(project)}
-		if !hasRole || grant.Group == "" || !grant.Role.IsKnown() {
-			return nil, fmt.Errorf("%q is not group=role or group=role@project, with viewer, reviewer, editor or admin",
-				strings.TrimSpace(part))
-		}
-		grants = append(grants, grant)
-	}
-	return grants, nil
-}
 
 // OpenID signs people in with an OpenID Connect provider.
 type OpenID struct {
@@ -76,6 +41,26 @@ type discovered struct {
 	provider *oidc.Provider
 	config   *oauth2.Config
 }
+
+// Check returns what is wrong with the settings.
+func (o *OpenID) Check() error {
+	issuer, err := url.Parse(o.Issuer)
+	if err != nil || issuer.Scheme != "https" && issuer.Scheme != "http" || issuer.Host == "" || o.ClientID == "" {
+		return errors.New(
+			"AUTH=oidc needs OIDC_ISSUER, an address such as https://id.example/realms/staff, and OIDC_CLIENT_ID")
+	}
+	address := net.ParseIP(issuer.Hostname())
+	isLocal := issuer.Hostname() == "localhost" || address != nil && address.IsLoopback()
+	if issuer.Scheme == "http" && !isLocal {
+		return fmt.Errorf("OIDC_ISSUER is %s, but must be https: otherwise anyone on the network path could sign in as "+
+			"anyone", o.Issuer)
+	}
+	return nil
+}
+
+func (o *OpenID) issuer() string { return o.Issuer }
+
+func (o *OpenID) grants() []Grant { return o.Grants }
 
 // connect fetches the provider's metadata once; if that fails, the next sign-in tries again. A request stops waiting
 // when its context ends.
@@ -181,35 +166,24 @@ func (h *handler) toProvider(c echo.Context) error {
 	return c.Redirect(http.StatusSeeOther, config.AuthCodeURL(began.State, options...))
 }
 
-// claims are the provider's claims about a user.
-type claims struct {
-	Subject string `json:"sub"`
-	// Party is the client that the ID token was issued to; empty if the provider does not report it.
-	Party    string `json:"azp"`
-	Username string `json:"preferred_username"`
-	Name     string `json:"name"`
-	Email    string `json:"email"`
-	// SessionID is the provider's id of the session, and AuthTime is the time of authentication in seconds since 1970;
-	// both are zero values if the provider does not report them.
-	SessionID string     `json:"sid"`
-	AuthTime  float64    `json:"auth_time"`
-	Groups    stringList `json:"groups"`
-	Roles     stringList `json:"roles"`
-}
-
-// stringList is a list of texts. A single text is one element, because the name of a group may contain spaces.
-type stringList []string
+// groupNames is a list of groups. A single text is one group, because the name of a group may contain spaces.
+type groupNames []string
 
 // UnmarshalJSON implements json.Unmarshaler.
-func (l *stringList) UnmarshalJSON(content []byte) error {
-	one := ""
-	if json.Unmarshal(content, &one) == nil {
-		if *l = nil; one != "" {
-			*l = stringList{one}
+func (g *groupNames) UnmarshalJSON(content []byte) error {
+	one, all := "", []string(nil)
+	if json.Unmarshal(content, &one) != nil {
+		if err := json.Unmarshal(content, &all); err != nil {
+			return err
 		}
-		return nil
+	} else if one != "" {
+		all = []string{one}
 	}
-	return json.Unmarshal(content, (*[]string)(l))
+	*g = nil
+	for _, name := range all {
+		*g = append(*g, groupName(name))
+	}
+	return nil
 }
 
 // fromProvider handles the redirect back from the provider.
@@ -249,26 +223,11 @@ func (h *handler) fromProvider(c echo.Context) error {
 		}
 		return request.NewFault(request.CodeForbidden).WithMessage("login.provider.refused").WithCause(err)
 	}
-	err = request.Intend(ctx, func(e *request.AuditEntry) {
-		e.Action, e.Actor = "sign-in", people.CleanName(cmp.Or(said.Username, said.Subject))
-	})
-	if err != nil {
-		return err
-	}
-	user, err := h.take(ctx, said)
-	if err != nil {
-		request.Note(ctx, func(e *request.AuditEntry) { e.Action = refusedAction })
-		return err
-	}
-	sealed, err := h.Sealer.Seal(tokens{token.RefreshToken, token.AccessToken}, tokensOwner(user.ID))
-	if err != nil {
-		return err
-	}
-	session := people.Session{Method: "oidc", IsProven: said.isFresh(), Provided: &people.Provided{Tokens: sealed}}
+	session := people.Session{Method: "oidc", IsProven: said.isFresh(), Provided: &people.Provided{}}
 	if said.SessionID != "" {
 		session.Provided.SID = &said.SessionID
 	}
-	return h.enter(c, user, session, began.Next)
+	return h.enterProvided(c, said, tokens{Refresh: token.RefreshToken, Access: token.AccessToken}, session, began.Next)
 }
 
 // exchange exchanges a code for claims, and checks that they come from the provider and belong to this sign-in.
@@ -350,71 +309,4 @@ func (o *OpenID) check(proof *oidc.IDToken, said claims) error {
 			proof.IssuedAt))
 	}
 	return nil
-}
-
-// names returns possible names for an account, best first; all of them follow the rules for typed names.
-func (c claims) names() (names []string) {
-	subject := people.CleanName(c.Subject)
-	base := ""
-	for _, text := range []string{c.Username, c.Name, c.Email, c.Subject, "user " + c.Subject} {
-		if name, err := people.CheckName(people.CleanName(text)); err == nil {
-			base = name
-			break
-		}
-	}
-	sum := sha256.Sum256([]byte(c.Subject))
-	for _, text := range []string{base, base + " · " + cmp.Or(c.Email, c.Subject), subject + " · " + base,
-		"user " + hex.EncodeToString(sum[:8])} {
-		if name, err := people.CheckName(people.CleanName(text)); err == nil {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-// take updates an account from the provider's claims. Issuer and subject alone identify an account: a local account
-// with the same name belongs to another person.
-func (h *handler) take(ctx context.Context, said claims) (user people.User, err error) {
-	isAdmin, memberships, err := h.granted(ctx, slices.Concat(said.Groups, said.Roles))
-	if err != nil {
-		return user, err
-	}
-	return h.Cases.TakeProvided(ctx, identity.Provided{
-		Subject: h.OpenID.Issuer + " " + said.Subject, Names: said.names(), IsAdmin: isAdmin, Memberships: memberships,
-	})
-}
-
-// granted returns the rights that a user's groups grant.
-func (h *handler) granted(ctx context.Context,
-	groups []string) (isAdmin bool, memberships []people.Membership, err error) {
-	byProject := map[uuid.UUID]people.Role{}
-	for _, grant := range h.OpenID.Grants {
-		isMember := grant.Group == "*" || slices.ContainsFunc(groups, func(group string) bool {
-			return strings.TrimPrefix(group, "/") == strings.TrimPrefix(grant.Group, "/")
-		})
-		if !isMember {
-			continue
-		}
-		if grant.Role == people.Admin && grant.Project == "" {
-			isAdmin = true
-		}
-		id := db.DefaultProject
-		if grant.Project != "" {
-			project, err := h.People.ProjectNamed(ctx, grant.Project)
-			if errors.Is(err, db.ErrNotFound) { // the project does not exist yet, or was renamed
-				continue
-			}
-			if err != nil {
-				return false, nil, err
-			}
-			id = project.ID
-		}
-		if !byProject[id].Allows(grant.Role) {
-			byProject[id] = grant.Role
-		}
-	}
-	for id, role := range byProject {
-		memberships = append(memberships, people.Membership{ProjectID: id, Role: role, IsGranted: true})
-	}
-	return isAdmin, memberships, nil
 }

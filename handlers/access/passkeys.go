@@ -66,7 +66,7 @@ func (p *Passkeys) IsHere(r *http.Request) bool {
 
 // hasPasskeys reports whether people may sign in with passkeys. On a site with a provider they may not: removing a
 // user at the provider must lock the user out.
-func (h *handler) hasPasskeys(r *http.Request) bool { return h.OpenID == nil && h.Passkeys.IsHere(r) }
+func (h *handler) hasPasskeys(r *http.Request) bool { return h.source() == nil && h.Passkeys.IsHere(r) }
 
 // holder is an account in the form that the WebAuthn library requires.
 type holder struct {

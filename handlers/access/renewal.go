@@ -18,10 +18,13 @@ import (
 	"wending/handlers/request"
 )
 
-// tokens are the credentials for querying the provider again.
+// tokens are what is kept of a sign-in to ask the provider or the directory again.
 type tokens struct {
-	Refresh string `json:"refresh"`
-	Access  string `json:"access"`
+	// Refresh and Access are the provider's tokens.
+	Refresh string `json:"refresh,omitempty"`
+	Access  string `json:"access,omitempty"`
+	// Login is the name that was typed to sign in with the directory.
+	Login string `json:"login,omitempty"`
 }
 
 // tokensOwner returns the owner for which the tokens of a session are sealed.
@@ -30,11 +33,11 @@ func tokensOwner(user uuid.UUID) string { return "provider's tokens of " + user.
 // renewEvery is how often RenewSessions looks for sessions whose owners' rights must be read again.
 const renewEvery = 5 * time.Second
 
-// RenewSessions refreshes the rights of the provider's users before they are an hour old, until ctx ends. If refreshing
-// fails, the session expires and its owner must sign in again.
+// RenewSessions refreshes the rights of the provider's or the directory's users before they are an hour old, until ctx
+// ends. If refreshing fails, the session expires and its owner must sign in again.
 func RenewSessions(ctx context.Context, config SignInConfig) {
 	h := &handler{config}
-	if h.OpenID == nil {
+	if h.source() == nil {
 		return
 	}
 	tick := time.NewTicker(renewEvery)
@@ -68,8 +71,9 @@ func (h *handler) renewDue(ctx context.Context) {
 	}
 }
 
-// errEnded means that the provider no longer knows a session, or attributes it to another user.
-var errEnded = errors.New("the provider ended the session")
+// errEnded means that the provider no longer knows a session, or attributes it to another user, or that the directory
+// no longer has the user.
+var errEnded = errors.New("the provider ended the session, or the directory no longer has the user")
 
 // renew reads the rights of a session's owner again.
 func (h *handler) renew(ctx context.Context, due people.Due) error {
@@ -77,12 +81,14 @@ func (h *handler) renew(ctx context.Context, due people.Due) error {
 	if err := h.Sealer.Open(due.Tokens, tokensOwner(due.UserID), &kept); err != nil {
 		return err
 	}
-	said, next, err := h.OpenID.askAgain(ctx, kept)
-	if err == nil && h.OpenID.Issuer+" "+said.Subject != due.Subject {
+	source := h.source()
+	said, next, err := source.askAgain(ctx, kept)
+	if err == nil && subjectAt(source, said) != due.Subject {
 		err = errEnded
 	}
 	if errors.Is(err, errEnded) {
-		h.Log.InfoContext(ctx, "session ended because the provider ended its own", "user_id", due.UserID, "reason", err)
+		h.Log.InfoContext(ctx, "session ended because its user is no longer signed in elsewhere", "user_id", due.UserID,
+			"reason", err)
 		if err = h.People.EndSession(ctx, due.UserID, due.SessionID); errors.Is(err, db.ErrNotFound) {
 			return nil
 		}
@@ -118,7 +124,7 @@ func (o *OpenID) askAgain(ctx context.Context, kept tokens) (said claims, next t
 			return said, next, err
 		}
 	}
-	next = tokens{token.RefreshToken, token.AccessToken}
+	next = tokens{Refresh: token.RefreshToken, Access: token.AccessToken}
 	if raw, has := token.Extra("id_token").(string); has {
 		if said, err = o.read(ctx, provider, raw, ""); err != nil {
 			return said, next, err

@@ -35,6 +35,8 @@ type SignInConfig struct {
 	Sealer *secret.Sealer
 	// OpenID is the provider that people sign in with; nil means passwords.
 	OpenID *OpenID
+	// Directory checks the passwords; nil means that accounts have passwords here, or sign in with OpenID.
+	Directory *Directory
 	// Passkeys handles passkeys, used in addition to or instead of passwords; nil means that this site does not
 	// support them.
 	Passkeys *Passkeys
@@ -107,23 +109,24 @@ func (h *handler) signIn(c echo.Context) error {
 	if !login.HasPasswords || !request.From(ctx).HasAccounts {
 		return request.NewFault(request.CodeForbidden)
 	}
-	refuse := func(f *request.Fault) error {
-		login.Error = f.Message(pages.Locale(c))
-		return h.render(c, f.Status(), login)
+	if h.Directory != nil {
+		err := h.signInWithDirectory(c, login, submitted.Values["password"])
+		if refused := (*request.Fault)(nil); errors.As(err, &refused) {
+			return h.refuse(c, login, refused)
+		}
+		return err
 	}
 	user, err := h.People.UserNamed(ctx, request.StorableText(login.Name))
 	if err != nil && !errors.Is(err, db.ErrNotFound) {
 		return err
 	}
-	keys := h.attemptKeys(c, login.Name, user)
-	for n, key := range keys {
-		wait, err := h.People.Attempt(ctx, key, []int{maxFailures, maxFailuresOfAccount, maxFailuresOfAddress}[n])
-		if err != nil {
-			return err
-		}
-		if wait > 0 {
-			return refuse(tooMany(c, wait))
-		}
+	guesses := h.guesses(c, login.Name, user)
+	wait, err := h.count(ctx, guesses)
+	if err != nil {
+		return err
+	}
+	if wait > 0 {
+		return h.refuse(c, login, tooMany(c, wait))
 	}
 	var hash *string
 	if user.DisabledAt == nil {
@@ -139,21 +142,29 @@ func (h *handler) signIn(c echo.Context) error {
 		return err
 	}
 	if !matches {
-		request.Note(ctx, func(e *request.AuditEntry) { e.Action, e.Actor = refusedAction, people.CleanName(login.Name) })
-		return refuse(request.NewFault(request.CodeUnauthenticated).WithMessage("login.wrong"))
+		return h.refuseGuess(c, login)
 	}
-	if err := h.People.ForgetFailures(ctx, keys[0]); err != nil {
+	if err := h.forgive(ctx, guesses[0], guesses[1:]...); err != nil {
 		return err
-	}
-	for _, key := range keys[1:] {
-		if err := h.People.Refund(ctx, key); err != nil {
-			return err
-		}
 	}
 	if user.NeedsPasskey || h.Guard.NeedsSecond && user.Passkeys > 0 {
 		return h.secondStep(c, login, user)
 	}
 	return h.enter(c, user, proven("password"), login.Next)
+}
+
+// refuse shows the sign-in page again with the reason for a refusal.
+func (h *handler) refuse(c echo.Context, login system.Login, f *request.Fault) error {
+	login.Error = f.Message(pages.Locale(c))
+	return h.render(c, f.Status(), login)
+}
+
+// refuseGuess refuses a name and password that do not belong together.
+func (h *handler) refuseGuess(c echo.Context, login system.Login) error {
+	request.Note(c.Request().Context(), func(e *request.AuditEntry) {
+		e.Action, e.Actor = refusedAction, people.CleanName(login.Name)
+	})
+	return h.refuse(c, login, request.NewFault(request.CodeUnauthenticated).WithMessage("login.wrong"))
 }
 
 // refusedAction is the audit's action for a refused sign-in.
@@ -179,19 +190,54 @@ func (h *handler) noteRefusal(ctx context.Context, name string) error {
 	})
 }
 
-// attemptKeys returns the keys under which an attempt to sign in is counted: the account and this browser, if the
-// account has signed in with it before; otherwise the account and this address, the account from all addresses, and the
+// guess is a key under which an attempt to sign in is counted, and how many of them may fail.
+type guess struct {
+	key  string
+	most int
+}
+
+// guesses returns the keys under which an attempt to sign in is counted: the account and this browser, if the account
+// has signed in with it before; otherwise the account and this address, the account from all addresses, and the
 // address. So nobody can lock an account's owner out of a browser that the account has used.
-func (h *handler) attemptKeys(c echo.Context, name string, user people.User) []string {
+func (h *handler) guesses(c echo.Context, name string, user people.User) []guess {
 	if device := h.device(c, user.ID); device != "" {
-		return []string{"device " + device}
+		return []guess{{"device " + device, maxFailures}}
 	}
 	account := "account " + strings.ToLower(name)
 	if user.ID != uuid.Nil {
 		account = "account " + user.ID.String() // the same key for every spelling of the name
 	}
 	address := network(request.From(c.Request().Context()).Actor.Address)
-	return []string{account + " from " + address, account, "address " + address}
+	return []guess{{account + " from " + address, maxFailures}, {account, maxFailuresOfAccount},
+		{"address " + address, maxFailuresOfAddress}}
+}
+
+// count counts an attempt. If too many failed before, it returns how long attempts will be refused.
+func (h *handler) count(ctx context.Context, guesses []guess) (wait time.Duration, err error) {
+	for _, one := range guesses {
+		if wait, err = h.People.Attempt(ctx, one.key, one.most); err != nil || wait > 0 {
+			return wait, err
+		}
+	}
+	return 0, nil
+}
+
+// forgive forgets the failures of an account whose owner has signed in, and uncounts this attempt under the other keys.
+func (h *handler) forgive(ctx context.Context, own guess, others ...guess) error {
+	if err := h.People.ForgetFailures(ctx, own.key); err != nil {
+		return err
+	}
+	return h.refund(ctx, others)
+}
+
+// refund uncounts an attempt that was not a wrong guess.
+func (h *handler) refund(ctx context.Context, guesses []guess) error {
+	for _, one := range guesses {
+		if err := h.People.Refund(ctx, one.key); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // network returns the part of an address under which attempts are counted: for IPv6 the prefix of one customer.

@@ -32,7 +32,7 @@ type Config struct {
 	Audit people.AuditLog
 	// Passkeys handles this site's passkeys; nil means that the site cannot have any.
 	Passkeys *access.Passkeys
-	// HasPasswords reports that accounts are created here, and not by a provider.
+	// HasPasswords reports that accounts are created here, and not by a provider or directory.
 	HasPasswords bool
 	// PublicURL is the public address of this site; if it is empty, the address of the request is used.
 	PublicURL string

@@ -22,7 +22,7 @@ type Account struct {
 	Passkeys     int           `json:"passkeys"`
 	MustChange   bool          `json:"must_change_password" doc:"True if the account must change its password before anything else"`
 	NeedsPasskey bool          `json:"needs_passkey" doc:"True if signing in requires a passkey as well as the password"`
-	IsOfProvider bool          `json:"is_of_provider" doc:"True if the account signs in through the OpenID Connect provider"`
+	IsOfProvider bool          `json:"is_of_provider" doc:"True if the account signs in through the OpenID Connect provider or the LDAP directory"`
 	Memberships  []AccountRole `json:"memberships"`
 	SignedInAt   *rest.Moment  `json:"signed_in_at"`
 	CreatedAt    rest.Moment   `json:"created_at"`
@@ -82,7 +82,7 @@ type Member struct {
 	UserID     uuid.UUID   `json:"user_id"`
 	Name       string      `json:"name" example:"李雷"`
 	Role       people.Role `json:"role" example:"reviewer"`
-	IsGranted  bool        `json:"is_granted" doc:"True if the role was granted by a group of the OpenID Connect provider"`
+	IsGranted  bool        `json:"is_granted" doc:"True if the role was granted by a group of the OpenID Connect provider or the LDAP directory"`
 	IsDisabled bool        `json:"is_disabled"`
 	CreatedAt  rest.Moment `json:"created_at"`
 }

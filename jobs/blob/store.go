@@ -58,3 +58,17 @@ func Open(address string, credentials Credentials) (Store, error) {
 	}
 	return nil, fmt.Errorf("the scheme %q is neither file nor s3", u.Scheme)
 }
+
+// Addresses returns the host:port of the service at a store's address, if it names one with a port: public services
+// have the default port.
+func Addresses(address string) []string {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "s3" {
+		return nil
+	}
+	endpoint, err := url.Parse(u.Query().Get("endpoint"))
+	if err != nil || endpoint.Port() == "" {
+		return nil
+	}
+	return []string{endpoint.Host}
+}

@@ -39,10 +39,10 @@ var (
 	ErrPercent = errors.New("not a number from 0 to 100")
 	// ErrForbidden means that the creator has fewer rights than were requested.
 	ErrForbidden = errors.New("the creator does not have this right")
-	// ErrOfProvider means that an account has no password here, because the OpenID Connect provider signs its owner
-	// in.
-	ErrOfProvider = errors.New("the account signs in through the OpenID Connect provider")
-	// ErrDisabled and ErrNoGroup refuse an account to a user whom the provider has signed in.
+	// ErrOfProvider means that an account has no password here, because the OpenID Connect provider or the LDAP directory
+	// signs its owner in.
+	ErrOfProvider = errors.New("the account signs in through the OpenID Connect provider or the LDAP directory")
+	// ErrDisabled and ErrNoGroup refuse an account to a user whom the provider or directory has signed in.
 	ErrDisabled = errors.New("the account is disabled")
 	ErrNoGroup  = errors.New("none of the provider's groups has a role here")
 	// ErrNotFinished means that a task has no report yet.
@@ -210,9 +210,9 @@ func (s Service) ReplacePassword(ctx context.Context, user people.User, text str
 	return s.store.SetPassword(ctx, user.ID, hash, session, kept)
 }
 
-// Provided holds an OpenID Connect provider's claims about a user who signs in.
+// Provided holds what an OpenID Connect provider or an LDAP directory states about a user who signs in.
 type Provided struct {
-	// Subject is the issuer and subject, which alone identify an account.
+	// Subject is the issuer and subject, or the id of the directory's entry; it alone identifies an account.
 	Subject string
 	// Names are possible names for the account, best first.
 	Names       []string
@@ -220,8 +220,8 @@ type Provided struct {
 	Memberships []people.Membership
 }
 
-// TakeProvided creates or updates an account from its provider's claims; it does not take a name that another account
-// already has. It returns ErrDisabled, or ErrNoGroup for a new user without any rights.
+// TakeProvided creates or updates an account from what its provider or directory states; it does not take a name that
+// another account already has. It returns ErrDisabled, or ErrNoGroup for a new user without any rights.
 func (s Service) TakeProvided(ctx context.Context, p Provided) (user people.User, err error) {
 	user, err = s.store.UserOf(ctx, p.Subject)
 	isNew := errors.Is(err, db.ErrNotFound)

@@ -75,7 +75,7 @@ type Users struct {
 	Projects []people.Project
 	// Values are the typed values for a new account, and Errors are the messages about them.
 	Values, Errors map[string]string
-	// HasPasswords reports that accounts are created here, and not by a provider.
+	// HasPasswords reports that accounts are created here, and not by a provider or directory.
 	HasPasswords bool
 	// SignInAgain is the address for signing in again before creating the account; empty means that this is not
 	// necessary.

@@ -1,0 +1,159 @@
+package dbtest
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The accounts of a Slapd. The service account may read everything except passwords; people may read nothing.
+const (
+	SlapdBase            = "dc=example,dc=com"
+	SlapdAdmin           = "cn=admin," + SlapdBase
+	SlapdService         = "cn=wending," + SlapdBase
+	SlapdServicePassword = "the-service's-secret"
+)
+
+// Slapd is OpenLDAP's server with a directory of its own.
+type Slapd struct {
+	// Plain and Secure are its addresses: ldap://, where StartTLS is offered, and ldaps://.
+	Plain, Secure string
+	// CAFile holds its certificate (PEM), which is valid for 127.0.0.1 and not for localhost.
+	CAFile string
+
+	command *exec.Cmd
+}
+
+// slapdConfig is slapd.conf; FOLDER is replaced. Group members are written into memberOf when groups change.
+const slapdConfig = `
+include /etc/ldap/schema/core.schema
+include /etc/ldap/schema/cosine.schema
+include /etc/ldap/schema/nis.schema
+include /etc/ldap/schema/inetorgperson.schema
+modulepath /usr/lib/ldap
+moduleload back_mdb
+moduleload memberof
+TLSCertificateFile FOLDER/cert.pem
+TLSCertificateKeyFile FOLDER/key.pem
+database mdb
+suffix ` + SlapdBase + `
+rootdn ` + SlapdAdmin + `
+rootpw ` + SlapdServicePassword + `
+directory FOLDER
+overlay memberof
+access to attrs=userPassword by anonymous auth by * none
+access to * by dn.exact=` + SlapdService + ` read by * none
+`
+
+const slapdRoots = `
+dn: ` + SlapdBase + `
+objectClass: dcObject
+objectClass: organization
+o: Example
+dc: example
+
+dn: ` + SlapdService + `
+objectClass: organizationalRole
+objectClass: simpleSecurityObject
+cn: wending
+userPassword: ` + SlapdServicePassword + `
+`
+
+// StartSlapd starts OpenLDAP with the given entries (LDIF) below SlapdBase, until the test ends.
+func StartSlapd(t testing.TB, ldif string) *Slapd {
+	t.Helper()
+	installed := "/usr/sbin/slapd" // not in everybody's PATH
+	if _, err := os.Stat(installed); err != nil {
+		installed = Need(t, "slapd")
+	}
+	dir := Folder(t)
+	// A copy, because AppArmor confines the installed program to its own folders.
+	binary := filepath.Join(dir, "slapd")
+	program, err := os.ReadFile(installed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate, key := selfSigned(t)
+	for name, content := range map[string][]byte{
+		"slapd": program, "cert.pem": certificate, "key.pem": key, "entries.ldif": []byte(slapdRoots + "\n" + ldif),
+		"slapd.conf": []byte(strings.ReplaceAll(slapdConfig, "FOLDER", dir)),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	config := filepath.Join(dir, "slapd.conf")
+	output, err := exec.Command(binary, "-Tadd", "-f", config, "-l", filepath.Join(dir, "entries.ldif")).CombinedOutput()
+	if err != nil {
+		t.Fatalf("slapadd: %v: %s", err, output)
+	}
+	plain, secure := freeAddress(t), freeAddress(t)
+	s := &Slapd{Plain: "ldap://" + plain, Secure: "ldaps://" + secure, CAFile: filepath.Join(dir, "cert.pem")}
+	s.command = exec.Command(binary, "-d", "0", "-f", config, "-h", s.Plain+" "+s.Secure)
+	var said bytes.Buffer
+	s.command.Stderr = &said
+	if err := s.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Stop)
+	for _, address := range []string{plain, secure} {
+		Await(t, 10*time.Second, "slapd at "+address, func() bool {
+			connection, err := net.Dial("tcp", address)
+			return err == nil && connection.Close() == nil
+		})
+	}
+	return s
+}
+
+// Stop ends the server.
+func (s *Slapd) Stop() {
+	_ = s.command.Process.Kill()
+	_ = s.command.Wait()
+}
+
+// freeAddress returns an address of this machine at which nothing listens.
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// selfSigned returns a certificate for 127.0.0.1 and its key (PEM).
+func selfSigned(t testing.TB) (certificate, key []byte) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "a directory"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	signed, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})
+}
