@@ -1,6 +1,7 @@
 package handlers_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -193,8 +194,9 @@ func TestSigningInWithADirectory(t *testing.T) {
 		require.NotContains(t, audit, secret)
 		require.NotContains(t, s.told.String(), secret)
 	}
-	require.Equal(t, http.StatusForbidden, operator.send(t, "/admin/users",
-		url.Values{"name": {"x"}, "password": {goodPassword}, "role": {"viewer"}}).StatusCode, "accounts come from the directory")
+	refused := operator.send(t, "/admin/users", url.Values{"name": {"x"}, "password": {goodPassword}, "role": {"viewer"}})
+	require.Equal(t, http.StatusForbidden, refused.StatusCode)
+	require.Contains(t, string(refused.body), "不能在此创建或设置密码")
 }
 
 // refuse tries what must not sign anybody in.
@@ -257,7 +259,8 @@ func TestADirectoryIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	server := dbtest.StartSlapd(t, folder("people")+folder("groups")+person("lilei", "lilei@example.com")+
 		person("leaver", "leaver@example.com")+person("locked", "locked@example.com")+
-		group("operators", "groups", "lilei", "leaver", "locked")+group("testers", "groups", dnOf("leaver")))
+		person("outsider", "outsider@example.com")+group("operators", "groups", "lilei", "leaver", "locked", "outsider")+
+		group("testers", "groups", dnOf("leaver")))
 	config := configOf(server, "operators=admin, testers=editor")
 	config.URL, config.GroupFilter = server.Plain, "(memberUid={name})" // and StartTLS; DNs are found in memberOf only
 	s := newDirectorySite(t, server, config)
@@ -266,6 +269,8 @@ func TestADirectoryIsAskedAgain(t *testing.T) {
 	leaver, answer := s.in(t, "leaver", directoryPassword)
 	require.Equal(t, http.StatusSeeOther, answer.StatusCode)
 	locked, answer := s.in(t, "locked", directoryPassword)
+	require.Equal(t, http.StatusSeeOther, answer.StatusCode)
+	outsider, answer := s.in(t, "outsider", directoryPassword)
 	require.Equal(t, http.StatusSeeOther, answer.StatusCode)
 	shows := func(b *browser, path string, status int) func() bool {
 		return func() bool { // a page that is being sent when rights change is cut off, so its body is not read
@@ -276,30 +281,28 @@ func TestADirectoryIsAskedAgain(t *testing.T) {
 	require.True(t, shows(b, "/admin/users", http.StatusOK)())
 	s.change(t, func(admin *ldap.Conn) error {
 		move := ldap.NewModifyRequest("cn=operators,ou=groups,"+dbtest.SlapdBase, nil)
-		move.Delete("memberUid", []string{"lilei"})
+		move.Delete("memberUid", []string{"lilei", "outsider"})
 		join := ldap.NewModifyRequest("cn=testers,ou=groups,"+dbtest.SlapdBase, nil)
 		join.Add("member", []string{dnOf("lilei")})
 		lock := ldap.NewModifyRequest(dnOf("locked"), nil)
-		lock.Replace("mail", []string{"now@example.com"})
-		return firstOf(admin.Modify(move), admin.Modify(join), admin.Del(ldap.NewDelRequest(dnOf("leaver"), nil)))
+		lock.Replace("pwdAccountLockedTime", []string{"000001010000Z"})
+		return errors.Join(admin.Modify(move), admin.Modify(join), admin.Modify(lock),
+			admin.Del(ldap.NewDelRequest(dnOf("leaver"), nil)))
 	})
+	s.tables.MustExec(`UPDATE sessions SET seen_at = now() - interval '11 hours'`)
 	s.age(t, "55 min")
+	dbtest.Await(t, 30*time.Second, "the end of the rights, also while nobody uses them", func() bool {
+		return len(s.rolesOf(t, "outsider")) == 0
+	})
 	dbtest.Await(t, 30*time.Second, "the new groups", shows(b, "/admin/users", http.StatusForbidden))
 	require.True(t, shows(b, "/compare", http.StatusOK)(), "an editor, by memberOf, without signing in again")
 	dbtest.Await(t, 30*time.Second, "the end of the leaver's session", shows(leaver, "/tasks", http.StatusSeeOther))
-	require.True(t, shows(locked, "/admin/users", http.StatusOK)())
-	_, answer = s.in(t, "leaver", directoryPassword)
-	require.Equal(t, http.StatusUnauthorized, answer.StatusCode)
-
-	// A person who has left all groups has no rights.
-	s.change(t, func(admin *ldap.Conn) error {
-		leave := ldap.NewModifyRequest("cn=operators,ou=groups,"+dbtest.SlapdBase, nil)
-		leave.Replace("memberUid", []string{"somebody"})
-		return admin.Modify(leave)
-	})
-	s.age(t, "55 min")
-	dbtest.Await(t, 30*time.Second, "the end of the rights", shows(locked, "/compare", http.StatusForbidden))
-	require.Empty(t, s.rolesOf(t, "locked"))
+	dbtest.Await(t, 30*time.Second, "the end of the locked session", shows(locked, "/tasks", http.StatusSeeOther))
+	require.True(t, shows(outsider, "/compare", http.StatusForbidden)(), "in no group any more")
+	for _, name := range []string{"leaver", "locked"} {
+		_, answer = s.in(t, name, directoryPassword)
+		require.Equal(t, http.StatusUnauthorized, answer.StatusCode, name)
+	}
 
 	server.Stop()
 	for range 7 {
@@ -317,15 +320,6 @@ func TestADirectoryIsAskedAgain(t *testing.T) {
 	require.True(t, shows(b, "/compare", http.StatusSeeOther)())
 	require.NotContains(t, s.told.String(), dbtest.SlapdServicePassword)
 	require.NotContains(t, s.told.String(), directoryPassword)
-}
-
-func firstOf(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Connections are encrypted, and only to the server that the certificate names, unless the settings say otherwise.

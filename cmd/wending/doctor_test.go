@@ -75,3 +75,30 @@ func TestTheDoctorSaysWhatIsWrong(t *testing.T) {
 	require.Contains(t, said, "RUNS_PER_ITEM")
 	require.NotContains(t, said, "u:p@")
 }
+
+// The doctor asks the directory, says when passwords travel unencrypted, and never prints the service account's.
+func TestTheDoctorAsksTheDirectory(t *testing.T) {
+	t.Parallel()
+	server := dbtest.StartSlapd(t, `
+dn: uid=lilei,`+dbtest.SlapdBase+`
+objectClass: inetOrgPerson
+cn: Li Lei
+sn: Li
+uid: lilei
+`)
+	for _, test := range []struct{ url, startTLS, bindPassword, state, says string }{
+		{server.Secure, "true", dbtest.SlapdServicePassword, "ok", "one person was found"},
+		{server.Plain, "true", dbtest.SlapdServicePassword, "ok", "one person was found"},
+		{server.Plain, "false", dbtest.SlapdServicePassword, "warning", "unencrypted"},
+		{server.Plain, "true", "canary", "FAILED", "LDAP_BIND_PASSWORD"},
+		{server.Plain + "/dc=example", "true", "canary", "FAILED", "LDAP_URL"},
+	} {
+		var out, log bytes.Buffer
+		environment := map[string]string{"AUTH": "ldap", "LDAP_URL": test.url, "LDAP_STARTTLS": test.startTLS,
+			"LDAP_CA_FILE": server.CAFile, "LDAP_BIND_DN": dbtest.SlapdService, "LDAP_BIND_PASSWORD": test.bindPassword,
+			"LDAP_BASE_DN": dbtest.SlapdBase, "LDAP_GROUP_ROLES": "testers=editor", "DATA_DIR": dbtest.Folder(t)}
+		run(t.Context(), []string{"doctor"}, func(name string) string { return environment[name] }, &out, &log)
+		require.Regexp(t, `(?m)^`+test.state+` +LDAP directory .*`+test.says, out.String())
+		require.NotContains(t, out.String()+log.String(), test.bindPassword)
+	}
+}

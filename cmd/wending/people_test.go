@@ -189,6 +189,14 @@ func TestSigningInBeyondThisMachineNeedsHTTPS(t *testing.T) {
 			s.ListenAddr, s.Auth, s.OIDCIssuer, s.OIDCClient, s.OIDCGroups = "127.0.0.1:0", "oidc", "https://id.example", "x",
 				"testers=editor"
 		}, ""},
+		"no directory": {func(s *Settings) { s.ListenAddr, s.Auth = "127.0.0.1:0", "ldap" }, "LDAP_URL"},
+		"a directory": {func(s *Settings) {
+			s.ListenAddr, s.Auth, s.LDAPURL, s.LDAPBaseDN, s.LDAPRoles = "127.0.0.1:0", "ldap", "ldaps://ldap.example",
+				"dc=example", "testers=editor"
+		}, ""},
+		"a second factor with a directory": {func(s *Settings) {
+			s.ListenAddr, s.Auth, s.SecondFactor = "127.0.0.1:0", "ldap", true
+		}, "REQUIRE_SECOND_FACTOR"},
 	} {
 		s := base
 		test.change(&s)

@@ -45,6 +45,7 @@ include /etc/ldap/schema/inetorgperson.schema
 modulepath /usr/lib/ldap
 moduleload back_mdb
 moduleload memberof
+moduleload ppolicy
 TLSCertificateFile FOLDER/cert.pem
 TLSCertificateKeyFile FOLDER/key.pem
 database mdb
@@ -53,6 +54,7 @@ rootdn ` + SlapdAdmin + `
 rootpw ` + SlapdServicePassword + `
 directory FOLDER
 overlay memberof
+overlay ppolicy
 access to attrs=userPassword by anonymous auth by * none
 access to * by dn.exact=` + SlapdService + ` read by * none
 `

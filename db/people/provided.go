@@ -38,9 +38,9 @@ type Due struct {
 // leaseFor is how long one process has to query the provider about a session; after that, another process may do so.
 const leaseFor = time.Minute
 
-// TakeDue returns a session in use whose owner's rights must be read again soon, or db.ErrNotFound. No other
-// process gets the session for a minute.
-func (p People) TakeDue(ctx context.Context) (due Due, err error) {
+// TakeDue returns a session that was last used within the given time and whose owner's rights must be read again soon,
+// or db.ErrNotFound. No other process gets the session for a minute.
+func (p People) TakeDue(ctx context.Context, used time.Duration) (due Due, err error) {
 	const take = `
 		UPDATE provider_sessions p SET leased_until = now() + $3 * interval '1 second'
 		FROM sessions s
@@ -52,13 +52,14 @@ func (p People) TakeDue(ctx context.Context) (due Due, err error) {
 			JOIN sessions a ON a.id = d.session_id
 			WHERE d.checked_at < now() - $2 * interval '1 second'
 			  AND d.checked_at > now() - $1 * interval '1 second'
-			  AND a.seen_at > now() - $1 * interval '1 second' -- unused sessions end, and begin again when their owner returns
+			  AND a.seen_at > now() - $4 * interval '1 second'
 			  AND coalesce(d.leased_until < now(), true)
 			ORDER BY d.checked_at
 			LIMIT 1
 			FOR UPDATE OF d SKIP LOCKED)
 		RETURNING p.session_id, s.user_id, u.subject, p.tokens`
-	err = p.db.GetContext(ctx, &due, take, RightsLast.Seconds(), (RightsLast - renewAhead).Seconds(), leaseFor.Seconds())
+	err = p.db.GetContext(ctx, &due, take, RightsLast.Seconds(), (RightsLast - renewAhead).Seconds(), leaseFor.Seconds(),
+		used.Seconds())
 	return due, db.NotFound(KindSession, pg.Classify("look for a session to renew", err))
 }
 

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/go-ldap/ldap/v3"
+
+	"wending/db/people"
 )
 
 // DirectoryConfig are the settings of an LDAP directory; the comments name the environment variables.
@@ -164,6 +166,9 @@ func (d *Directory) IsPlain() bool { return !d.isSecure && !d.StartTLS }
 func (d *Directory) issuer() string { return "ldap" }
 
 func (d *Directory) grants() []Grant { return d.roles }
+
+// Otherwise people would have to type their password after every hour in which they did something else.
+func (d *Directory) renewsWithin() time.Duration { return people.IdleLimit }
 
 // Reasons for which a directory does not know a person.
 var (

@@ -62,6 +62,9 @@ func (o *OpenID) issuer() string { return o.Issuer }
 
 func (o *OpenID) grants() []Grant { return o.Grants }
 
+// Unused sessions end, and begin again without a question when their owner returns.
+func (o *OpenID) renewsWithin() time.Duration { return people.RightsLast }
+
 // connect fetches the provider's metadata once; if that fails, the next sign-in tries again. A request stops waiting
 // when its context ends.
 func (o *OpenID) connect(ctx context.Context) (*oidc.Provider, *oauth2.Config, error) {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
@@ -24,6 +25,8 @@ type source interface {
 	// issuer distinguishes the source's subjects from those of others.
 	issuer() string
 	grants() []Grant
+	// renewsWithin returns how long after its last use a session is still renewed.
+	renewsWithin() time.Duration
 	// askAgain returns the claims about a user who has already signed in, and what to keep for the next time. It returns
 	// errEnded if the session must end.
 	askAgain(ctx context.Context, kept tokens) (said claims, next tokens, err error)

@@ -54,7 +54,7 @@ func RenewSessions(ctx context.Context, config SignInConfig) {
 
 func (h *handler) renewDue(ctx context.Context) {
 	for ctx.Err() == nil {
-		due, err := h.People.TakeDue(ctx)
+		due, err := h.People.TakeDue(ctx, h.source().renewsWithin())
 		if err == nil {
 			err = h.renew(ctx, due)
 		}

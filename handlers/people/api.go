@@ -232,9 +232,6 @@ func (h endpoints) listUsers(ctx context.Context, input *usersInput) (*list[Acco
 }
 
 func (h endpoints) createUser(ctx context.Context, input *bodyInput) (*output[Account], error) {
-	if !h.HasPasswords {
-		return nil, request.NewFault(request.CodeForbidden).WithMessage("users.of_provider.only")
-	}
 	user, faults, err := h.makeUser(ctx, input.Form)
 	if err := form.Refusal(faults, err); err != nil {
 		return nil, err

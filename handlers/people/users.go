@@ -91,6 +91,9 @@ func (h *handler) addUser(c echo.Context) error {
 // makeUser creates the account that a form or an endpoint's body describes.
 func (h *handler) makeUser(ctx context.Context,
 	submitted *form.Upload) (user people.User, faults []form.FieldFault, err error) {
+	if !h.HasPasswords {
+		return user, nil, identity.ErrOfProvider
+	}
 	// somebody who finds the browser open must not create an account, because it outlives the session
 	if err := request.RequireFresh(ctx); err != nil {
 		return user, nil, err
