@@ -24,10 +24,10 @@ import (
 // The password of everybody in the test's directory.
 const directoryPassword = "a directory's password"
 
-// person returns the entry (LDIF) of a person; more are further lines.
-func person(uid, mail string, more ...string) string {
+// person returns the entry (LDIF) of a person.
+func person(uid, mail string) string {
 	return fmt.Sprintf("\ndn: uid=%s,ou=people,%s\nobjectClass: inetOrgPerson\ncn: %s\nsn: %s\nuid: %s\nmail: %s\n"+
-		"userPassword: %s\n%s\n", uid, dbtest.SlapdBase, uid, uid, uid, mail, directoryPassword, strings.Join(more, "\n"))
+		"userPassword: %s\n", uid, dbtest.SlapdBase, uid, uid, uid, mail, directoryPassword)
 }
 
 // folder returns the entry of an organizational unit.

@@ -11,8 +11,8 @@ import (
 	"wending/db/pg"
 )
 
-// Rights that were read from a provider or directory are valid for RightsLast: a session that has not been renewed by then ends.
-// Renewal begins renewAhead before that.
+// Rights that were read from a provider or directory are valid for RightsLast: a session that has not been renewed by
+// then ends. Renewal begins renewAhead before that.
 const (
 	RightsLast = time.Hour
 	renewAhead = 10 * time.Minute

@@ -200,8 +200,8 @@ func countAdmins(ctx context.Context, tx *sqlx.Tx) (count int, err error) {
 	return len(ids), pg.Classify("lock the administrators", err)
 }
 
-// Grant applies to an account the groups that a provider or directory reports: they decide the account's name, whether it is an
-// administrator, and its memberships. Memberships granted by people are kept.
+// Grant applies to an account the groups that a provider or directory reports: they decide the account's name, whether
+// it is an administrator, and its memberships. Memberships granted by people are kept.
 func (p People) Grant(ctx context.Context, user User, memberships []Membership) error {
 	return p.change(ctx, "apply the provider's groups", func(tx *sqlx.Tx) error {
 		const set = `
