@@ -150,7 +150,7 @@ func LoginPage(frame ui.Frame, login Login) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = ui.Input(ui.Field{Name: "name", Label: text.T(ctx, "login.name"), Value: login.Name, Attributes: templ.Attributes{"autocomplete": "username", "required": true, "autofocus": login.Name == "", "maxlength": "64"}}).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = ui.Input(ui.Field{Name: "name", Label: text.T(ctx, "login.name"), Value: login.Name, Attributes: templ.Attributes{"autocomplete": "username", "required": true, "autofocus": login.Name == "", "maxlength": "254"}}).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
