@@ -318,8 +318,8 @@ func (s *Server) mount(e *echo.Echo) {
 	compressed.GET(paths.OpenAPI, s.openAPI)
 }
 
-// Run announces changes of tasks to live pages, refreshes the rights of a provider's or directory's accounts, and cleans
-// up after crashes, until ctx ends.
+// Run announces changes of tasks to live pages, refreshes the rights of a provider's or directory's accounts, and
+// cleans up after crashes, until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.announce(ctx) })
