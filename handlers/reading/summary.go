@@ -277,8 +277,15 @@ func sameCurrency(targets []db.Target) bool {
 	return true
 }
 
-// worst returns the questions with the lowest share of passes or, without verdicts, of equal answers; total is the
-// number of questions below 1.
+// hasFailed reports whether a run of the n-th question has no answer.
+func hasFailed(matrix [][]measure.ComparedQuestion, n int) bool {
+	return slices.ContainsFunc(matrix, func(questions []measure.ComparedQuestion) bool {
+		return strings.Contains(questions[n].Letters, "-")
+	})
+}
+
+// worst returns the questions with the lowest share of passes or, without verdicts, of equal answers, whose failed runs
+// are reported apart; total is the number of questions below 1.
 func (r Reader) worst(ctx context.Context, matrix [][]measure.ComparedQuestion,
 	isJudged bool) (worst []summary.Worst, total int, err error) {
 	type place struct {
@@ -298,7 +305,7 @@ func (r Reader) worst(ctx context.Context, matrix [][]measure.ComparedQuestion,
 				novelties.Add(*questions[n].Novelty, "")
 			}
 		}
-		if mean := shares.Mean(); mean != nil && *mean < 1 {
+		if mean := shares.Mean(); mean != nil && *mean < 1 && (isJudged || !hasFailed(matrix, n)) {
 			places = append(places, place{matrix[0][n], *mean, novelties.Mean()})
 		}
 	}

@@ -819,7 +819,7 @@ func DocumentCard(d Document, card Card) templ.Component {
 			}
 		}
 		if d.Task.TotalVariants == 1 {
-			templ_7745c5c3_Err = card.strip(card.Runs, card.Letters).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Strip(card.cells(), card.cellClass).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -861,7 +861,7 @@ func DocumentCard(d Document, card Card) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				}
-				templ_7745c5c3_Err = card.strip(row.Runs, row.Letters).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = Strip(cellsOf(row.Runs, row.Letters), card.cellClass).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -247,7 +247,7 @@ func Page(frame ui.Frame, run Run) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if run.Letter != "" {
-				var templ_7745c5c3_Var7 = []any{"letter is-" + cellClass(run.Letter)}
+				var templ_7745c5c3_Var7 = []any{"letter is-" + CellClass(run.Letter)}
 				templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var7...)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err

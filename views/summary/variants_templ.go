@@ -1560,7 +1560,7 @@ func questions(table VariantTable) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = results.Strip(cells(one.Letters)).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = results.Strip(cells(one.Letters), results.CellClass).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -1719,7 +1719,7 @@ func FailedFilter(row report.VariantStatistics) string {
 	return ""
 }
 
-// cells returns the squares of runs with these letters.
+// cells returns the squares for stored letters, which do not distinguish a failed run from a missing one.
 func cells(letters string) []string {
 	return strings.Split(strings.ReplaceAll(letters, "-", results.CellFailed), "")
 }

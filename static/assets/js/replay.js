@@ -9,7 +9,8 @@
   const play = find("play"), speed = find("speed"), toLive = find("live");
   const scrub = root.querySelector("input[type=range]");
   const clock = root.querySelector(".clock");
-  const seconds = (ms) => (ms / 1000).toFixed(1) + " s";
+  // seconds is a duration in the unit that suits another one: calls of less than a second are shown in milliseconds.
+  const seconds = (ms, of = ms) => of < 1000 ? Math.round(ms) + " ms" : (ms / 1000).toFixed(1) + " s";
   const element = (name, className, text) => {
     const made = document.createElement(name);
     if (className) made.className = className;
@@ -252,8 +253,8 @@
     for (const track of tracks) track.show(position);
     scrub.max = Math.ceil(duration());
     scrub.value = position;
-    scrub.setAttribute("aria-valuetext", seconds(position));
-    clock.textContent = seconds(position) + " / " + seconds(duration());
+    scrub.setAttribute("aria-valuetext", seconds(position, duration()));
+    clock.textContent = seconds(position, duration()) + " / " + seconds(duration());
     play.textContent = isPlaying || isLive ? words.pause : position >= duration() && duration() > 0 ? words.again : words.play;
     if (toLive) toLive.hidden = isLive;
     root.dataset.position = Math.round(position);

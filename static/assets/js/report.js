@@ -46,6 +46,18 @@
     targetUntil = Date.now() + 600;
     show(all[at]);
   }
+  // A square leads to its answer, which opens if the card shows only one line of it.
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest(".strip > a[href^='#']");
+    const answer = link && document.getElementById(link.hash.slice(1));
+    if (!answer) return;
+    const fold = link.closest(".result").querySelector(`details[data-answer="${CSS.escape(link.textContent)}"]`) || answer.querySelector(":scope > details");
+    if (!fold) return;
+    event.preventDefault();
+    fold.open = true;
+    fold.scrollIntoView({ block: "nearest" });
+    fold.querySelector("summary").focus({ preventScroll: true });
+  });
   // The next page begins at its first question, the previous one at its last.
   function turn(rel, hash) {
     const link = document.querySelector(`.pager a[rel=${rel}]`);
