@@ -361,10 +361,10 @@ func TestACardHasTheVariablesOfItsRow(t *testing.T) {
 	s.awaitDone(t, id)
 	for _, view := range []string{"columns", "merged"} {
 		variables := s.get(t, "/tasks/"+id+"/results?view="+view).page(t).Find("article details .variables")
-		require.Equal(t, []string{"产品", "语气"}, variables.Find("dt").Map(func(_ int, name *goquery.Selection) string {
+		require.Equal(t, []string{"question_id", "产品", "语气"}, variables.Find("dt").Map(func(_ int, name *goquery.Selection) string {
 			return name.Text()
 		}), view)
-		require.Contains(t, variables.Find("dd").First().Text(), "<b>耳机</b>", view)
+		require.Contains(t, variables.Find("dd").Eq(1).Text(), "<b>耳机</b>", view)
 	}
 }
 

@@ -264,7 +264,10 @@ func (l loss) seen() string {
 	case l.Clusters > 1:
 		return text + ", the same on each of " + counted
 	}
-	return text + ", one observation, which has no interval"
+	if l.N > 1 {
+		return text + fmt.Sprintf(", %d questions in one cluster, so no interval is known", l.N)
+	}
+	return text + ", one question, so no interval is known"
 }
 
 func percent(share *float64) string {

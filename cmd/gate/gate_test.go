@@ -124,7 +124,7 @@ func TestLimitsAndLosses(t *testing.T) {
 			"a comparison of this size shows a difference of 39.2 points in four of five cases",
 		"ok 2: success_rate changed by +0.0 points, 95% interval +0.0 … +0.0, 10 questions: not worse",
 		"ok 2: agreement changed by +20.0 points, 95% interval +11.0 … +29.0, 10 questions: not worse",
-		"WARN 2: score_mean changed by -10.0 points, one observation, which has no interval: undecided",
+		"WARN 2: score_mean changed by -10.0 points, one question, so no interval is known: undecided",
 	}, told(nil, false))
 	texts := told(map[string]float64{"agreement": 0.3, "pass_rate": 0.1, "latency_ms": 100}, true)
 	require.Contains(t, texts,
@@ -133,7 +133,7 @@ func TestLimitsAndLosses(t *testing.T) {
 	require.Contains(t, texts,
 		"FAIL 1: latency_ms cannot be compared: it is not known for any question in both tasks, margin 100 ms: undecided")
 	require.Contains(t, texts,
-		"WARN 2: score_mean changed by -10.0 points, one observation, which has no interval: undecided",
+		"WARN 2: score_mean changed by -10.0 points, one question, so no interval is known: undecided",
 		"without a margin there is nothing to prove")
 	var written strings.Builder
 	r.write(&written, r.losses(nil, false))

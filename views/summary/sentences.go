@@ -380,14 +380,10 @@ func (s Summary) worstHref() string {
 }
 
 func (s Summary) worstTitle() string {
-	title := "summary.worst.agreement"
-	if s.Verdicts != nil {
-		title = "summary.worst.pass"
-	}
 	if len(s.Numbers) > 1 {
-		title += ".mean"
+		return "summary.worst." + s.mainFigure() + ".mean"
 	}
-	return title
+	return "summary.worst." + s.mainFigure()
 }
 
 // methods returns the names of the metrics whose method is explained.

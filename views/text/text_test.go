@@ -228,6 +228,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	add("evaluation.code.", evaluate.CodeLimit, evaluate.CodeExpectation, evaluate.CodeExpression, evaluate.CodeRule,
 		evaluate.CodeJudgeUnreadable)
 	add("evaluator.field.", "kind", "config")
+	add("summary.matrix.", "pass", "agreement")
 	add("summary.worst.", "pass", "pass.mean", "agreement", "agreement.mean")
 	add("summary.method.", "pass", "agreement", "interval", "paired", "latency", "cost")
 	add("warning.", tasks.WarningCodes...)
@@ -285,6 +286,7 @@ func dynamicKeys(t *testing.T) map[string]bool {
 	add("results.fingerprint.", "a", "b", "c", "d")
 	add("compare.measure.", "agreement", "meaning", "success", "facts", "latency", "pass", "firsttoken", "tokens", "cost")
 	add("compare.lead", "", ".a", ".b", ".a.b")
+	add("figure.", slices.Collect(maps.Keys(ui.Explained))...)
 	for _, measure := range summary.Measures {
 		add("variants.measure."+measure.Name, "", ".title")
 	}

@@ -15,8 +15,8 @@ import (
 	"wending/views/text"
 )
 
-// explained are the chapters and sections of the guide that explain figures, by the names of the figures.
-var explained = map[string]string{
+// Explained are the chapters and sections of the guide that explain figures, by the names of the figures.
+var Explained = map[string]string{
 	"agreement": "answers#levels", "meaning": "answers#meaning", "identical": "answers#levels", "distinct": "answers#levels", "similarity": "answers#levels", "levels": "answers#levels", "facts": "answers#facts",
 	"success": "answers#failures", "failures": "answers#failures",
 	"pass": "evaluators#rates", "score": "judges#reply", "ratings": "judges#reply", "verdicts": "review#verdict",
@@ -25,7 +25,8 @@ var explained = map[string]string{
 	"variants": "compare#variants", "changes": "compare#two", "changed": "compare#two", "trend": "schedules#trend", "slices": "report#summary",
 }
 
-// Why links a figure to the section of the guide that explains it; name is the figure's name on the page.
+// Why explains a figure in a sentence and links it to the section of the guide that explains it; name is the figure's
+// name on the page.
 func Why(figure, name string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -47,7 +48,7 @@ func Why(figure, name string) templ.Component {
 			templ_7745c5c3_Var1 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		chapter, section, _ := strings.Cut(explained[figure], "#")
+		chapter, section, _ := strings.Cut(Explained[figure], "#")
 		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<a class=\"why\" href=\"")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
@@ -55,7 +56,7 @@ func Why(figure, name string) templ.Component {
 		var templ_7745c5c3_Var2 templ.SafeURL
 		templ_7745c5c3_Var2, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(paths.HelpChapter(chapter, section)))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/why.templ`, Line: 23, Col: 73}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/why.templ`, Line: 24, Col: 73}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var2))
 		if templ_7745c5c3_Err != nil {
@@ -68,7 +69,7 @@ func Why(figure, name string) templ.Component {
 		var templ_7745c5c3_Var3 string
 		templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "help.figure", "Name", name))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/why.templ`, Line: 23, Col: 160}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/why.templ`, Line: 24, Col: 160}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var3))
 		if templ_7745c5c3_Err != nil {
@@ -79,9 +80,9 @@ func Why(figure, name string) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var4 string
-		templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "help.figure", "Name", name))
+		templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "figure."+figure))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/why.templ`, Line: 23, Col: 211}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/ui/why.templ`, Line: 24, Col: 200}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var4))
 		if templ_7745c5c3_Err != nil {
