@@ -162,7 +162,7 @@ func (w *writer) stated(content string, terms []string) {
 	for rest != "" {
 		at, term := -1, ""
 		for _, one := range terms {
-			if n := strings.Index(rest, one); n >= 0 && (at < 0 || n < at) {
+			if n := blocks.IndexOf(rest, one); n >= 0 && (at < 0 || n < at) {
 				at, term = n, one
 			}
 		}

@@ -291,15 +291,15 @@ func pairFacts(pairs []int, base, other []Block, mine, theirs []Term) {
 		}
 		from, to, most := -1, -1, 0.0
 		for i := range base {
-			if indexOf(base[i].Text, my.Text) < 0 {
+			if IndexOf(base[i].Text, my.Text) < 0 {
 				continue
 			}
-			if pairs[i] >= 0 && indexOf(other[pairs[i]].Text, their) >= 0 { // they are already beneath each other
+			if pairs[i] >= 0 && IndexOf(other[pairs[i]].Text, their) >= 0 { // they are already beneath each other
 				from = -1
 				break
 			}
 			for j := range other {
-				if pairs[i] >= 0 || isTaken[j] || indexOf(other[j].Text, their) < 0 {
+				if pairs[i] >= 0 || isTaken[j] || IndexOf(other[j].Text, their) < 0 {
 					continue
 				}
 				if like := base[i].likeness(other[j]); from < 0 || like > most {
@@ -322,9 +322,9 @@ func byFact(terms []Term) map[int]string {
 	return texts
 }
 
-// indexOf returns the position of a term in a text, ignoring matches inside a longer number; -1 if the text does
+// IndexOf returns the position of a term in a text, ignoring matches inside a longer number; -1 if the text does
 // not contain it.
-func indexOf(text, term string) int {
+func IndexOf(text, term string) int {
 	if term == "" {
 		return -1
 	}
@@ -378,7 +378,7 @@ func newBuilder(reading *Reading, base []Block) *builder {
 	}
 	for n, block := range base {
 		for _, term := range reading.answers[0].Terms {
-			if indexOf(block.Text, term.Text) >= 0 {
+			if IndexOf(block.Text, term.Text) >= 0 {
 				b.stated[n] = append(b.stated[n], term)
 			}
 		}
@@ -484,8 +484,8 @@ func contradicting(base string, mine []Term, other string, theirs map[int]string
 	for _, my := range mine {
 		their := theirs[my.Fact]
 		both := [2]string{my.Text, their}
-		if my.Text == their || isKnown[both] || indexOf(other, their) < 0 || indexOf(other, my.Text) >= 0 &&
-			indexOf(base, their) >= 0 {
+		if my.Text == their || isKnown[both] || IndexOf(other, their) < 0 || IndexOf(other, my.Text) >= 0 &&
+			IndexOf(base, their) >= 0 {
 			continue
 		}
 		inBase, inOther, isKnown[both] = append(inBase, my.Text), append(inOther, their), true
@@ -578,7 +578,7 @@ func reworded(other string, mine, theirs []string) (pieces []Piece) {
 	for rest != "" {
 		at, n := -1, -1
 		for i, term := range theirs {
-			if place := indexOf(rest, term); place >= 0 && (at < 0 || place < at) {
+			if place := IndexOf(rest, term); place >= 0 && (at < 0 || place < at) {
 				at, n = place, i
 			}
 		}
@@ -610,7 +610,7 @@ func graded(piece Piece, terms []string) (parts []Piece) {
 	for rest != "" {
 		at, term := -1, ""
 		for _, one := range terms {
-			if n := indexOf(rest, one); n >= 0 && (at < 0 || n < at || n == at && len(one) > len(term)) {
+			if n := IndexOf(rest, one); n >= 0 && (at < 0 || n < at || n == at && len(one) > len(term)) {
 				at, term = n, one
 			}
 		}

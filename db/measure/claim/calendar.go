@@ -53,6 +53,8 @@ func (d *Document) calendar(i int, n number, to int) int {
 	}
 	next := d.Blanks(n.To)
 	switch r := d.At(next); {
+	case value >= 1 && value <= 31 && d.isBehindMonth(i) && d.isDayAtEnd(n.To, to):
+		return d.addDate(i, n.To, date{day: value})
 	case r == '年' && (value >= 1000 || n.isHan && n.To-i == 4):
 		return d.yearFirst(i, value, next+1, to)
 	case r == '月' && value >= 1 && value <= 12 && d.At(next+1) != '龄':
@@ -122,15 +124,33 @@ func (d *Document) comma(i int) int {
 	return i
 }
 
-// isDayOfMonth reports whether 1 日 is a day of the calendar, not a duration.
-func (d *Document) isDayOfMonth(i, value int, unit rune) bool {
+// behind returns the position of the last character before i that is not a blank.
+func (d *Document) behind(i int) int {
 	before := i - 1
 	for before > 0 && d.Runes[before] == ' ' {
 		before--
 	}
-	if d.At(before) == '月' && strings.ContainsRune("每当次本该上下", d.At(before-1)) {
+	return before
+}
+
+// isBehindMonth reports whether 每月, 次月 and the like stand before i.
+func (d *Document) isBehindMonth(i int) bool {
+	before := d.behind(i)
+	return d.At(before) == '月' && strings.ContainsRune("每当次本该上下", d.At(before-1))
+}
+
+// isDayAtEnd reports whether a range of days begins before i, with the unit at its end only: 每月 1–10 日.
+func (d *Document) isDayAtEnd(i, to int) bool {
+	last, _, isRange := d.rangeTo(i, to)
+	return isRange && last.value <= 31 && strings.ContainsRune("日号", d.At(d.Blanks(last.To)))
+}
+
+// isDayOfMonth reports whether 1 日 is a day of the calendar, not a duration.
+func (d *Document) isDayOfMonth(i, value int, unit rune) bool {
+	if d.isBehindMonth(i) {
 		return true
 	}
+	before := d.behind(i)
 	for k := len(d.Claims) - 1; k >= max(0, len(d.Claims)-4); k-- { // 每月 25 日之前…, 25 日之后…
 		if x := &d.Claims[k]; x.Class == ClassDate && x.date == (date{day: value}) {
 			return true

@@ -740,6 +740,9 @@ func (d *Document) restOfDuration(u unit, i, to int) (float64, int) {
 		from += 4
 	}
 	if d.At(from) == '半' && u.factor != 1 && !strings.ContainsRune("个小天月年数价", d.At(from+1)) { // 两年半
+		if d.At(from+1) == '钟' {
+			from++
+		}
 		return u.factor / 2, from + 1
 	}
 	n, isNumber := d.anyNumber(from, to)

@@ -165,6 +165,8 @@ func (d *Document) unit(i, to int) (unit, int) {
 			return units["°"+string(c)], from + 2
 		}
 		return units["°"], from + 1
+	case r == '分' && d.Has(from, "分半钟"): // 6 分半钟; restOfDuration reads the half
+		return units["分钟"], from + 1
 	case passage.IsHan(r):
 		for _, name := range hanUnits[r] {
 			end := from + len([]rune(name))

@@ -2,6 +2,7 @@ package facts
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"wending/db/measure/claim"
@@ -735,13 +736,80 @@ func (s *side) isIdiom(f *claim.Claim) bool {
 	return f.Class == claim.ClassCount && f.Raw == "1" && s.At(at) == '一'
 }
 
+// weekdaysCalled are names of the days from Monday to Friday, and of the other two.
+var weekdaysCalled = map[bool][]string{true: {"工作日", "weekdays"}, false: {"周末", "weekend", "双休日"}}
+
+// otherNames returns words for a fact that are not facts themselves: 十节 for 10 节, 周末 for Saturday. They tell that an
+// answer says the same, but not that it says something else.
+func (s *side) otherNames(f *claim.Claim) []string {
+	switch {
+	case f.Class == claim.ClassWeekday:
+		first, last := f, f
+		if f.IsRange() {
+			first, last = &s.Claims[f.First], &s.Claims[f.Last]
+		}
+		if isWhole := first.Key == passage.Weekdays[1] && last.Key == passage.Weekdays[5]; isWhole {
+			return weekdaysCalled[true]
+		}
+		if first.Key == passage.Weekdays[6] || first.Key == passage.Weekdays[7] {
+			return weekdaysCalled[false]
+		}
+	case f.IsBare():
+		noun := s.At(s.Blanks(f.To))
+		if n, err := strconv.Atoi(f.Raw); err == nil && n > 1 && n < 100 && passage.IsHan(noun) {
+			return hanNumerals(n, string(noun))
+		}
+	}
+	return nil
+}
+
+// hanNumerals returns the ways to write a number below 100 with a noun: 十节, 两节, 二节.
+func hanNumerals(n int, noun string) (names []string) {
+	digits := []rune("〇一二三四五六七八九")
+	name := ""
+	if n >= 20 {
+		name = string(digits[n/10])
+	}
+	if n >= 10 {
+		name += "十"
+	}
+	if n%10 > 0 {
+		name += string(digits[n%10])
+	}
+	if names = append(names, name+noun); n == 2 {
+		names = append(names, "两"+noun)
+	}
+	return names
+}
+
+// isNamed reports whether the answer has a name that does not continue a number: 十节, but not 二十节, and 工作日, but
+// not 15 个工作日.
+func (s *side) isNamed(name string) bool {
+	for i := range s.Runes {
+		if s.Has(i, name) && passage.ChineseDigit(s.At(i-1)) <= 0 && !passage.IsDigit(s.At(i-1)) &&
+			!strings.ContainsRune("十百千万个第", s.At(i-1)) {
+			return true
+		}
+	}
+	return false
+}
+
+// mostSought is how many facts of an answer are looked for in the text of the other one.
+const mostSought = 20
+
 // omissions records the facts that only one answer has.
 func (c *comparison) omissions() {
 	for k, s := range []*side{c.a, c.b} {
+		sought := 0
 		for i := range s.Claims {
 			f := &s.Claims[i]
 			if c.states[k][i] != open || f.Class == claim.ClassPolarity || f.Class >= claim.ClassSet || s.isIdiom(f) {
 				continue
+			}
+			if names := s.otherNames(f); len(names) > 0 && sought < mostSought {
+				if sought++; slices.ContainsFunc(names, c.sideOf(1-k).isNamed) {
+					continue
+				}
 			}
 			x := s.export(f)
 			d := Difference{Kind: kindOf(f), Label: x.About, A: &x}

@@ -340,8 +340,30 @@ func TestTheSameSaidInAnotherWay(t *testing.T) {
 		{"C", "正确答案是 C，因为其他三项都有效。"},
 		{"申请实用新型专利，实用新型必须有附图。", "材料有五样，实用新型没有附图是不行的。"},
 		{"数据至少 1000 条，训练集与验证集按 9:1 划分。", "样本一千条起步，拿 10% 做验证集。"},
+		{"水开后煮 6 分半钟。", "水开后煮 6.5 分钟。"},
 	} {
 		require.False(t, isConflict(p[0], p[1]), "%q, %q: %+v", p[0], p[1], facts.Compare(p[0], p[1]))
+	}
+}
+
+// Nobody misses a fact that the other answer states in words that are not a fact themselves.
+func TestNothingIsMissingThatIsSaidInOtherWords(t *testing.T) {
+	t.Parallel()
+	for _, p := range []struct {
+		a, b      string
+		isMissing bool
+	}{
+		{"私教课不满 10 节的不退。", "私教课少于十节不退。", false},
+		{"私教课不满 10 节的不退。", "私教课少于二十节不退。", true},
+		{"每个套餐有 2 节体验课。", "每个套餐都送两节体验课。", false},
+		{"每月 1–10 日到前台办理。", "手续：每月 1 日到 10 日，到前台。", false},
+		{"营业时间：工作日 7:00–23:00。", "周一到周五早七点至晚十一点开门。", false},
+		{"营业时间：15 个工作日内公布。", "15 个工作日内公布，周一到周五开门。", true},
+		{"周末 9:00–22:00。", "周六早九点到晚十点。", false},
+		{"Open on weekdays.", "Open Monday to Friday.", false},
+	} {
+		missing := facts.Compare(p.a, p.b)
+		require.Equal(t, p.isMissing, len(missing) > 0, "%q, %q: %+v", p.a, p.b, missing)
 	}
 }
 
