@@ -74,7 +74,7 @@ type key struct {
 }
 
 // keys returns the legend of the board: the number of questions in each state. Until all are done, each state keeps its
-// place.
+// place; then there is nothing to tell apart.
 func (b Board) keys(locale text.Locale) (keys []key) {
 	counts := map[rune]int{}
 	for _, letter := range b.States {
@@ -87,7 +87,7 @@ func (b Board) keys(locale text.Locale) (keys []key) {
 		letter rune
 		name   string
 	}{{waiting, "board.waiting"}, {running, "board.running"}, {done, "board.done"}} {
-		if counts[one.letter] > 0 || counts[done] < len(b.States) {
+		if counts[done] < len(b.States) {
 			keys = append(keys, key{string(one.letter), locale.Text(one.name), counts[one.letter]})
 		}
 	}

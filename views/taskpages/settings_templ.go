@@ -1037,7 +1037,7 @@ func asking(s Settings) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if task.IsPlain() {
-			templ_7745c5c3_Err = ui.Fact(text.T(ctx, "task.headers"), text.T(ctx, ui.YesNo(task.Targets[0].SealedHeaders != nil))).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = ui.Fact(text.T(ctx, "task.headers"), text.T(ctx, map[bool]string{true: "task.headers.some", false: "task.headers.none"}[task.Targets[0].SealedHeaders != nil])).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
