@@ -176,7 +176,7 @@ func newProgressEvent(p report.Progress) progressEvent {
 
 // endEvent is the data of the events "completed", "failed" and "stopped".
 type endEvent struct {
-	Status  db.TaskStatus     `json:"status"`
+	progressEvent
 	Stats   db.TaskStatistics `json:"stats"`
 	Error   *string           `json:"error,omitempty"`
 	Message string            `json:"message,omitempty"`
@@ -272,7 +272,7 @@ func (h *handler) sendEnd(ctx context.Context, events rest.EventWriter, progress
 	if err != nil {
 		return // the browser reconnects
 	}
-	end := endEvent{Status: progress.TaskStatus, Stats: statistics, Error: progress.FailureCode}
+	end := endEvent{progressEvent: newProgressEvent(progress), Stats: statistics, Error: progress.FailureCode}
 	if progress.FailureCode != nil {
 		end.Message = request.From(ctx).Locale.Text("failure." + *progress.FailureCode)
 	}

@@ -29,6 +29,9 @@ func readJSON(w http.ResponseWriter, r *http.Request) (*Upload, error) {
 	}
 	for name, member := range members {
 		form.Values[name] = formValue(member)
+		if form.Values[name] == "" && member[0] == '[' && !lists[name] { // an object is wanted, and no list is one
+			form.Values[name] = string(member)
+		}
 		if name == questionIDs && bytes.HasPrefix(bytes.TrimSpace(member), []byte("[")) {
 			form.Values[name] = string(member)
 		}

@@ -87,8 +87,9 @@ type Reply struct {
 	// groups is the group of each text, notes has a line for each group.
 	groups []int
 	notes  []string
-	// unsure marks the texts that the reply did not place, placed more than once, or placed with doubt.
-	unsure []bool
+	// unsure marks the texts that the reply did not place, placed more than once, or placed with doubt; alone marks the
+	// first two, each of which is a group of its own.
+	unsure, alone []bool
 }
 
 // Read reads a model's reply to the first prompt or, if isAgain is set, to the second. isRead is false if the reply
@@ -99,7 +100,8 @@ func (g *Grouper) Read(text string, isAgain bool) (reply Reply, isRead bool) {
 	if !isRead {
 		return reply, false
 	}
-	reply = Reply{make([]int, len(g.texts)), make([]string, 0, len(said.groups)), make([]bool, len(g.texts))}
+	reply = Reply{make([]int, len(g.texts)), make([]string, 0, len(said.groups)), make([]bool, len(g.texts)),
+		make([]bool, len(g.texts))}
 	for n := range reply.groups {
 		reply.groups[n] = -1
 	}
@@ -125,7 +127,7 @@ func (g *Grouper) Read(text string, isAgain bool) (reply Reply, isRead bool) {
 	}
 	for n := range reply.groups {
 		if reply.groups[n] < 0 { // the reply does not place the text, which becomes a group of its own
-			reply.groups[n], reply.unsure[n] = len(reply.notes), true
+			reply.groups[n], reply.unsure[n], reply.alone[n] = len(reply.notes), true, true
 			reply.notes = append(reply.notes, "")
 		}
 		reply.unsure[n] = reply.unsure[n] || said.isConfused
@@ -215,18 +217,23 @@ func (g *Grouper) Decide(replies []Reply) Grouped {
 }
 
 // together returns the group of each text, numbered from 0. Two texts belong together if all replies that are sure of
-// both place them in one group; if no reply is sure of both, they do not.
+// both place them in one group; if no reply is sure of both, they do not. Unless a reply places every text, a text that
+// any reply leaves alone stays alone: two incomplete replies do not add up to a certain one.
 func (g *Grouper) together(replies []Reply) (groups []int) {
 	groups = make([]int, len(g.texts))
 	for text := range groups {
 		groups[text] = text
 	}
+	isPlaced := slices.ContainsFunc(replies, func(reply Reply) bool {
+		return !slices.ContainsFunc(g.order, func(text int) bool { return reply.alone[text] })
+	})
 	g.eachPair(func(a, b int) {
 		said, isTogether := false, true
 		for _, reply := range replies {
 			if !reply.unsure[a] && !reply.unsure[b] {
 				said, isTogether = true, isTogether && reply.groups[a] == reply.groups[b]
 			}
+			isTogether = isTogether && (isPlaced || !reply.alone[a] && !reply.alone[b])
 		}
 		if said && isTogether {
 			from, to := max(groups[a], groups[b]), min(groups[a], groups[b])

@@ -92,6 +92,8 @@ func TestWhatARepliesLeaveOpenIsUnsure(t *testing.T) {
 		"an answer is left out, then placed": {`{"groups": [[{甲}, {乙}], [{丙}]]}`, good, "AABC"},
 		"left out twice": {`{"groups": [[{甲}, {乙}], [{丙}]]}`, `{"groups": [[{甲}, {乙}], [{丙}]]}`,
 			"AABc"},
+		"each reply leaves another one out": {`{"groups": [[{甲}, {乙}], [{丙}]]}`, `{"groups": [[{甲}], [{丙}, {丁}]]}`,
+			"abcd"},
 		"in two groups, then placed": {`{"groups": [[{甲}, {乙}], [{乙}, {丙}], [{丁}]]}`, good, "AABC"},
 		"in two groups twice": {`{"groups": [[{甲}, {乙}], [{乙}, {丙}], [{丁}]]}`,
 			`{"groups": [[{甲}, {乙}], [{乙}, {丙}], [{丁}]]}`, "AbCD"},

@@ -144,12 +144,12 @@ func TestAWorkbookSaysHowAlikeAnswersAre(t *testing.T) {
 	rows, err := book.GetRows("稳定性")
 	require.NoError(t, err)
 	require.Equal(t, [][]string{
-		{"number", "question_id", "question", "level", "agreement", "similarity", "distinct", "letters", "关键信息差异", "与标准答案不符",
+		{"question_id", "number", "question", "level", "agreement", "similarity", "distinct", "letters", "关键信息差异", "与标准答案不符",
 			"novelty"},
-		{"1", "q1", "=1+1", "wording", "33.33%", "100.00%", "2", "AB-A", "14 日 → 19 日; 可以 → 不可以", "14 日 → 19 日", "33.33%"},
-		{"2", "q2", "b"},
+		{"q1", "1", "=1+1", "wording", "33.33%", "100.00%", "2", "AB-A", "14 日 → 19 日; 可以 → 不可以", "14 日 → 19 日", "33.33%"},
+		{"q2", "2", "b"},
 	}, rows)
-	for cell, want := range map[string]string{"A2": "1", "E2": "0.3333", "F2": "1.0000", "G2": "2"} {
+	for cell, want := range map[string]string{"B2": "1", "E2": "0.3333", "F2": "1.0000", "G2": "2"} {
 		kind, err := book.GetCellType("稳定性", cell)
 		require.NoError(t, err)
 		require.Equal(t, excelize.CellTypeUnset, kind, "%s is a number", cell)

@@ -164,7 +164,7 @@ func NewXLSX(w io.Writer, report Report, texts Texts) (*XLSX, error) {
 
 // The columns of the sheets after the results.
 var (
-	stabilityColumns = []string{"number", "question_id", "question", "level", "agreement", "similarity",
+	stabilityColumns = []string{"question_id", "number", "question", "level", "agreement", "similarity",
 		"distinct", "letters"}
 	// meaningColumns come next, before the facts, if a model groups the answers.
 	meaningColumns = []string{"meaning_letters", "meaning_agreement", "meaning_by", "meaning_unsure",
@@ -218,7 +218,7 @@ func (x *XLSX) begin(name string) error {
 // Write adds an item.
 func (x *XLSX) Write(item Item) error {
 	alike := []string{
-		strconv.Itoa(item.Number), item.QuestionID, item.Question, item.Level, decimal(item.Agreement),
+		item.QuestionID, strconv.Itoa(item.Number), item.Question, item.Level, decimal(item.Agreement),
 		decimal(item.Similarity), count(item.Distinct), item.Letters,
 		item.changes(),
 		item.contradictions(), decimal(item.Novelty),
