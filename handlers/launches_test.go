@@ -577,6 +577,7 @@ func TestProgressIsStreamedFromASnapshotToTheEnd(t *testing.T) {
 	require.Equal(t, "completed", last.name)
 	require.Equal(t, "SUCCEEDED", last.data["status"])
 	require.Equal(t, 10.0, last.data["stats"].(map[string]any)["succeeded"])
+	require.Equal(t, 10.0, last.data["total"], "the last event has the whole state, too")
 	for n := 1; n < len(events)-1; n++ {
 		require.GreaterOrEqual(t, events[n].data["completed"], events[n-1].data["completed"])
 		require.NotEqual(t, events[n-1].id, events[n].id)

@@ -359,12 +359,12 @@ func TestACardHasTheVariablesOfItsRow(t *testing.T) {
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "x") })
 	id := s.create(t, fake.URL, map[string]string{"file@q.csv": "question,standard_answer,产品,语气\n怎么退货,,<b>耳机</b>,客气\n"})
 	s.awaitDone(t, id)
-	for view, id := range map[string][]string{"columns": nil, "merged": {"question_id"}} {
+	for view, own := range map[string][]string{"columns": nil, "merged": {"question_id"}} {
 		variables := s.get(t, "/tasks/"+id+"/results?view="+view).page(t).Find("article details .variables")
-		require.Equal(t, append(id, "产品", "语气"), variables.Find("dt").Map(func(_ int, name *goquery.Selection) string {
+		require.Equal(t, append(own, "产品", "语气"), variables.Find("dt").Map(func(_ int, name *goquery.Selection) string {
 			return name.Text()
 		}), view)
-		require.Contains(t, variables.Find("dd").Eq(len(id)).Text(), "<b>耳机</b>", view)
+		require.Contains(t, variables.Find("dd").Eq(len(own)).Text(), "<b>耳机</b>", view)
 	}
 }
 

@@ -210,6 +210,9 @@ func ValuesBetween(least, most int) Limit {
 
 // OneOf allows one of the choices.
 func OneOf(choices ...string) Limit {
+	if len(choices) == 0 {
+		return Limit{key: "error.range.no_choice"}
+	}
 	return Limit{"error.range.choice", map[string]any{"Choices": strings.Join(choices, ", ")}}
 }
 
