@@ -94,6 +94,9 @@ func TestAReportIsFilteredSortedAndSearched(t *testing.T) {
 	} {
 		require.Equal(t, numbers, shownNumbers(s.get(t, results+query).page(t)), query)
 	}
+	jump := s.get(t, results+"?search=2").page(t).Find(".shown-of a[href$='/results/2']")
+	require.Equal(t, 1, jump.Length(), "a number leads to its question, whether or not a text has it")
+	require.Zero(t, s.get(t, results+"?search=5").page(t).Find(".shown-of a[href$='/results/5']").Length(), "there are four")
 	page := s.get(t, results+"?filter=unstable&sort=agreement").page(t)
 	squares := s.fragment(t, page.Find(".map-sheet").AttrOr("hx-get", "")).page(t)
 	require.Equal(t, 4, squares.Find(".squares a").Length(), "the map has all")

@@ -116,6 +116,8 @@ func TestWhatIsWrongWithAnEntryIsSaidOfItsFields(t *testing.T) {
 			"headers": object{"Host": "x"}}, []string{"headers"}},
 		"objects": {"agents", object{"name": "a", "protocol": "default", "url": "http://127.0.0.1:1",
 			"extra_payload": []int{1}, "body_template": "text"}, []string{"extra_payload", "body_template"}},
+		"no objects": {"agents", object{"name": "a", "protocol": "default", "url": "http://127.0.0.1:1",
+			"extra_payload": []int{}, "headers": []int{}}, []string{"extra_payload", "headers"}},
 		"no template at all": {"prompts", object{"name": "a"}, []string{"user"}},
 		"a long name":        {"prompts", object{"name": strings.Repeat("长", 65), "user": "x"}, []string{"name"}},
 	} {
