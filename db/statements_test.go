@@ -33,8 +33,8 @@ func TestEveryStatementIsUnderstood(t *testing.T) {
 		found.declare(one)
 	}
 	for _, one := range loaded {
-		// excluded: statements between two migrations refer to other tables, and statements that fill test
-		// databases are run by tests
+		// Excluded are statements between two migrations, which refer to other tables, and statements that fill test
+		// databases, which other tests run.
 		if !strings.HasSuffix(one.PkgPath, "/upgrade") && !strings.HasSuffix(one.PkgPath, "/dbtest") {
 			found.collect(one)
 		}

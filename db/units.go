@@ -64,7 +64,7 @@ type Limit struct {
 	Allowed int
 }
 
-// keepWithin caps a limit at the rest of an allowance, and deducts the limit from the rest.
+// keepWithin caps a limit at what is left of an allowance, and deducts the limit from the allowance.
 func (l *Limit) keepWithin(allowance *int) {
 	if *allowance == 0 && l.Allowed > 0 {
 		l.RetryAfter = allowanceAfter

@@ -196,9 +196,9 @@ func (l Lanes) Leave(ctx context.Context, laneID uuid.UUID) error {
 	return pg.Classify("leave a lane", err)
 }
 
-// nextWaiting gives a hanging agent few lanes while others wait: launches whose agents have the fewest lanes come
-// first, and among those the ones whose agents were given a lane longest ago. If several lanes time out together, one
-// of them goes to an agent that waits.
+// nextWaiting orders the waiting launches so that a hanging agent gets few lanes: launches whose agents have the fewest
+// lanes come first, and among those the ones whose agents were given a lane longest ago. If several lanes of a hanging
+// agent time out together, one of them goes to a waiting agent.
 const nextWaiting = `
 	WITH ` + sharing + `
 	SELECT id

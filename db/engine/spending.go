@@ -187,8 +187,8 @@ const standings = `
 	GROUP BY c.id, c.created_at, c.task_id, c.is_pending, c.reason, c.owner, g.currency, c.ceiling, s.cost
 	ORDER BY c.created_at, c.id, c.reason, g.currency`
 
-// hasCeilings reports that some ceiling may apply, or that an allowance must be lifted. It is asked first, because
-// planning the statement of the standings takes more time than all else that a worker does each second.
+// hasCeilings reports that some ceiling may apply, or that an allowance must be lifted. It is checked first, because
+// the statement that reads the standings takes longer to plan than everything else that a worker does in a second.
 const hasCeilings = `
 	SELECT $1 <> '' OR EXISTS (SELECT FROM allowances) OR EXISTS (SELECT FROM projects WHERE cost_per_month IS NOT NULL)
 		OR EXISTS (

@@ -117,10 +117,10 @@ func numbersOf(answers []measure.Answer, keys [][]byte) (one Numbers) {
 	return one
 }
 
-// corrected applies a person's correction to the groups known so far. Each group of the correction takes over the
-// number of the known group with which it shares the most answers, and so that group's letters and the model's note;
-// other groups get new numbers, from the parameter next on. An answer that came after the correction counts as unsure.
-// The result after is the next unused number; ok is false if fewer than two of the placed answers still exist.
+// corrected applies a person's correction to the groups known so far. Each group of the correction takes the number of
+// the known group with which it shares the most answers, which keeps its letter and the model's note. Other groups get
+// new numbers, starting at next. An answer that the correction does not cover keeps its known group, and is unsure.
+// after is the next unused number; ok is false if fewer than two of the placed answers still exist.
 func (c Correction) corrected(answers []measure.Answer, known Groups, next int) (of Groups, after int, ok bool) {
 	placed := map[string]int{}
 	for n, key := range c.Keys {

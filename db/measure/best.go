@@ -178,8 +178,8 @@ func (r round) turned(number float64) float64 {
 	return number
 }
 
-// beats compares the variant one with the variant other. It returns by how much one is better, nil if unknown;
-// whether that is beyond chance; and whether the difference is the same on each of several questions.
+// beats compares the variant one with the variant other. by is how much better one is, nil if that is unknown; isShown
+// reports that the difference is beyond chance, and isConstant that it is the same on each of several questions.
 func (r round) beats(one, other int) (by *float64, isShown, isConstant bool) {
 	place := placeOfPair(one, other)
 	change := r.changes[place]

@@ -9,8 +9,8 @@ import (
 	"wending/db/measure"
 )
 
-// The differences that a comparison of a given size can detect: before anything is known, from a task, and from a
-// comparison.
+// The detectable difference is computed from assumptions, from one task or from a comparison, for a number of questions
+// and runs.
 func TestWhatADesignCanShow(t *testing.T) {
 	t.Parallel()
 	assumed := measure.NewDesign(nil, nil)

@@ -5,7 +5,7 @@ import "math"
 // Verdict is the outcome of comparing one number with a baseline (metrics.md, Gate).
 type Verdict string
 
-// The verdicts.
+// The verdicts of a gate.
 const (
 	// NotWorse means that, beyond chance, the number is not worse than the baseline's by the margin or more.
 	NotWorse Verdict = "not_worse"

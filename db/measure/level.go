@@ -35,10 +35,10 @@ const (
 	Unknown Level = "unknown"
 )
 
-// Levels lists all levels in the order of programs: of the API and of exported files.
+// Levels lists all levels in the order of the API and of exported files.
 var Levels = []Level{Identical, FormatOnly, Facts, Wording, Different, Empty, Unknown}
 
-// ByRisk lists all levels in the order of pages: the one that a reader should see first comes first.
+// ByRisk lists all levels in the order of pages, where the level that a reader should see first comes first.
 var ByRisk = []Level{Facts, Different, Wording, FormatOnly, Identical, Empty, Unknown}
 
 // IsStable reports whether all answers have the same content.

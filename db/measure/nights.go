@@ -16,7 +16,7 @@ type Night struct {
 	IsRestart bool
 }
 
-// Control is what the control chart shows at one night: an exponentially weighted moving average (Roberts 1959), with
+// Control is one night's point on the control chart: an exponentially weighted moving average (Roberts 1959), with
 // limits that include the error of the mean of the first nights (metrics.md, Nights).
 type Control struct {
 	// Average, Low and High are the average and its limits; meaningless unless HasLimits.

@@ -25,7 +25,7 @@ const (
 // UnknownReason explains why a number, or its interval, is unknown.
 type UnknownReason string
 
-// The reasons.
+// The reasons why a number or its interval is unknown.
 const (
 	NoScores    UnknownReason = "no_scores"
 	OneRun      UnknownReason = "one_run"

@@ -21,9 +21,9 @@ func (s Sample) Wilson() Interval {
 	return score(mean, min(float64(n), mean*(1-mean)/(*se**se)), studentsT(clusters).Quantile(oneSided))
 }
 
-// SignTest returns the two-sided probability that zeros and ones of equal chance are distributed at least as unevenly
-// over the clusters as these. Each cluster counts once, as the value that most of its numbers have; a cluster with as
-// many zeros as ones does not count.
+// SignTest returns the two-sided probability that the clusters are at least as unevenly divided as these if zeros and
+// ones are equally likely. Each cluster counts once, as the value that most of its numbers have; a cluster with as many
+// zeros as ones does not count.
 func (s Sample) SignTest() float64 {
 	places, count := s.grouped()
 	balances := make([]float64, count)

@@ -105,8 +105,8 @@ func Shift(a, b []string) *float64 {
 // division describes the runs of two groups, and how their answers are divided between them.
 type division struct {
 	sizeA, sizeB int
-	// totals holds, for each answer that several runs gave, how many did; alone counts the runs that agree with no
-	// other; their group does not matter.
+	// totals holds, for each answer that several runs gave, the number of these runs; alone counts the runs that agree
+	// with no other. It does not matter which group the latter are in.
 	totals []int
 	alone  int
 	// terms are the contributions of each answer in totals to the statistic, by its number of runs in the first group.
@@ -160,8 +160,7 @@ func (d *division) isCountable() bool {
 	return true
 }
 
-// term returns the contribution to the statistic of an answer given by total runs, inA of which are in the first
-// group.
+// term returns what an answer contributes to the statistic if total runs gave it, inA of them in the first group.
 func (d *division) term(total, inA int) float64 {
 	of, other, sizeA, sizeB := float64(inA), float64(total-inA), float64(d.sizeA), float64(d.sizeB)
 	return of*other/(sizeA*sizeB) - (of*(of-1)/(sizeA*(sizeA-1))+other*(other-1)/(sizeB*(sizeB-1)))/2
@@ -174,7 +173,8 @@ func (d *division) count(statistic, ways float64) {
 	}
 }
 
-// enumerate counts all divisions in which the answers from place on fill the rest of the first group.
+// enumerate counts all ways to fill the first group, which has room for left more runs, with runs of the answers from
+// index place on.
 func (d *division) enumerate(place, left int, statistic, ways float64) {
 	if place == len(d.totals) {
 		if left <= d.alone {

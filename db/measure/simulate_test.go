@@ -158,10 +158,10 @@ func falseWorse(variants int) float64 {
 	})
 }
 
-// settledQuestions asks a question until it is settled, three times at least, as an adaptive task does. Of ten
-// questions, seven always get the same answer, three are split 70 : 30 among twenty prepared answers. It returns the
-// share of questions whose leader is also the leader of all twenty answers, and the share of twenty calls that were
-// made.
+// settledQuestions asks a question until it is settled, as an adaptive task does, but at least three times. Seven of
+// ten questions always get the same answer; for the others, twenty answers are drawn, with probabilities of 70 % and 30
+// %. It returns the share of questions that find the most common of the twenty answers, and the share of the twenty
+// calls that were made.
 func settledQuestions() (found, made float64) {
 	const most = 20
 	settled := SettledFrom(DefaultConfidence)

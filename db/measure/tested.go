@@ -96,7 +96,7 @@ type Confirmed struct {
 // Outcome is the outcome of a confirmation.
 type Outcome string
 
-// The outcomes.
+// The outcomes of a confirmation.
 const (
 	// Held means that the fresh runs alone show the change again, in the same direction.
 	Held Outcome = "held"

@@ -11,7 +11,8 @@ import (
 	"wending/db/measure"
 )
 
-// Verdicts decide where both sides have some, the answers elsewhere; all questions are one family.
+// A question is tested by its verdicts if both sides have some, and otherwise by its answers; all questions are one
+// family.
 func TestSingleQuestionsAreTested(t *testing.T) {
 	t.Parallel()
 	judged := func(id int64, passesA, passesB int) measure.Pair {
@@ -32,8 +33,8 @@ func TestSingleQuestionsAreTested(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	require.ErrorIs(t, measure.TestQuestions(ended, slices.Clone(pairs), keysOf), context.Canceled)
-	// 2 of C(10,5) = 252 tables are as uneven as 5 : 0; 5 : 4 is the most likely table with its mirror; of the 252
-	// divisions of five A and five B two keep them apart.
+	// Only 2 of C(10,5) = 252 tables are as uneven as 5 : 0, and none is more likely than 5 : 4. Likewise, only 2 of the
+	// 252 divisions of five A and five B keep them apart.
 	require.InDelta(t, 2.0/252, pairs[0].Tested.P, 1e-9)
 	require.InDelta(t, 1, pairs[1].Tested.P, 1e-9)
 	require.InDelta(t, 2.0/252, pairs[2].Tested.P, 1e-9)

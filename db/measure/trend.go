@@ -88,8 +88,8 @@ func (f FiringSummary) IsRestart(before FiringSummary) bool {
 // ConfigurationKind is the kind of something that a task uses.
 type ConfigurationKind string
 
-// What a task uses. ConfiguredSettings are the settings that affect numbers, ConfiguredTarget the agents and models,
-// and ConfiguredJudge the models that judge and group answers. ConfiguredCredentials means that a target of the same
+// The kinds. ConfiguredSettings are the settings that affect numbers, ConfiguredTarget the agents and models, and
+// ConfiguredJudge the models that judge and group answers. ConfiguredCredentials means that a target at the same
 // address is called with another key, header or parameter.
 const (
 	ConfiguredDataset     ConfigurationKind = "dataset"

@@ -47,8 +47,8 @@ type AuditEntry struct {
 	After     string `db:"after" json:"after"`
 	RequestID string `db:"request_id" json:"request_id"`
 	Hash      []byte `db:"hash" json:"-"`
-	// IsUnsealed is set on an entry that was just added: it reports that the chain had no valid seal before, so its new
-	// end is not sealed either.
+	// IsUnsealed is set on an entry that was just added if the chain had no valid seal before. Its new end is then not
+	// sealed either.
 	IsUnsealed bool `db:"-" json:"-"`
 }
 

@@ -157,10 +157,10 @@ func (p People) Finder(ctx context.Context, projectID uuid.UUID,
 	return finder, found.Action, err
 }
 
-// LaunchFinders returns the finders for what a launch shows to the models that judge and group answers: one for
-// questions and prompts, without the patterns that somebody confirmed for the task, and one for answers. The latter has
-// all patterns, because nobody has seen new answers, unless the launch only assesses existing ones: these were part of
-// what was confirmed when it was started.
+// LaunchFinders returns the finders for what a launch sends to the models that judge and group answers: one for
+// questions and prompts, and one for answers. The finder for questions leaves out the patterns that somebody has
+// confirmed for the task. The finder for answers has all patterns, because nobody has seen new answers; but if the
+// launch only assesses existing answers, it is the same, because the confirmation covered them.
 func (p People) LaunchFinders(ctx context.Context, launchID uuid.UUID,
 	usual []string) (questions, answers Finder, err error) {
 	const query = `

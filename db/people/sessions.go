@@ -35,8 +35,9 @@ type Session struct {
 	Provided *Provided `db:"-"`
 }
 
-// isValid is the condition for sessions that have not ended; its parameters follow $1, and the hour in it is
-// RightsLast: sessions of a provider's or directory's users must be renewed.
+// isValid is the condition for sessions s that have not ended; $2 and $3 limit their idle time and their age, in
+// seconds. Sessions of a provider's or directory's users must also have been renewed within RightsLast, which is an
+// hour.
 const isValid = ` s.seen_at > now() - $2 * interval '1 second' AND s.created_at > now() - $3 * interval '1 second'
 	AND (EXISTS (SELECT FROM users o WHERE o.id = s.user_id AND o.subject IS NULL)
 	OR EXISTS (SELECT FROM provider_sessions r WHERE r.session_id = s.id

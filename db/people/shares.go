@@ -28,7 +28,7 @@ var ShareKinds = []ShareKind{ShareReport, ShareResults, ShareReplay}
 // CommentMode is who sees the comments of a link's readers.
 type CommentMode string
 
-// Readers of a link may not comment, or the members of the project see their comments, or the other readers, too.
+// The modes: readers cannot comment, only members of the project see the comments, or other readers see them, too.
 const (
 	CommentsOff     CommentMode = "off"
 	CommentsProject CommentMode = "project"

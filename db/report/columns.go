@@ -104,9 +104,9 @@ type ColumnValue struct {
 	Items int
 }
 
-// Columns returns the columns by which a task's questions can be grouped: columns with short values that are few (at
-// most SliceMost, and at most ten or half the number of questions, whichever is greater), or of which a third of the
-// questions share one with another question.
+// Columns returns the columns by which a task's questions can be grouped. Their values are short and either few or
+// often shared: there are at most SliceMost distinct values, and no more than ten or half the number of questions,
+// whichever is greater; or at least a third of the questions share their value with another one.
 func (r Report) Columns(ctx context.Context, task db.Task) (columns []Column, err error) {
 	const count = `
 		SELECT place, value, items

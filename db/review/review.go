@@ -316,8 +316,8 @@ type Change struct {
 	ItemID int64 `db:"item_id"`
 }
 
-// Since returns the reviews that reviewers other than the given one gave, changed or withdrew after a Presence with
-// Latest equal to after, oldest first and at most the given number of them.
+// Since returns the reviews that other reviewers gave, changed or withdrew after the parameter after, which is the
+// value of Latest in an earlier Presence. It returns the oldest first, at most as many as the parameter most.
 func (r Reviews) Since(ctx context.Context, taskID uuid.UUID, reviewer string, after int64,
 	most int) (changes []Change, err error) {
 	const list = `

@@ -351,8 +351,8 @@ type JudgedAnswer struct {
 	Person bool `db:"person"`
 }
 
-// JudgedAnswers returns answers that both a version of a saved evaluator and people have judged, not more than the
-// parameter most. Answers of random samples come first; the others are a random choice, which stays the same.
+// JudgedAnswers returns at most the given number of answers that both a version of a saved evaluator and people have
+// judged. Answers of random samples come first; the others are a random choice, which stays the same.
 func (r Reviews) JudgedAnswers(ctx context.Context, scope db.Scope, evaluator uuid.UUID, version,
 	most int) (answers []JudgedAnswer, err error) {
 	read := `

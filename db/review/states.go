@@ -6,10 +6,10 @@ import (
 	"wending/db"
 )
 
-// State is how far the review of a question is, in a task whose questions are complete after a number of reviewers.
+// State is the progress of a question's review in a task that requires a number of reviewers for each question.
 type State string
 
-// A question has no verdict, it waits for the verdicts of further people, or it is complete.
+// A question has no verdict, needs verdicts from more people, or is complete.
 const (
 	Todo   State = "open"
 	Others State = "others"

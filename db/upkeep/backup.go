@@ -28,14 +28,14 @@ func Dump(ctx context.Context, url string, w io.Writer) error {
 	return tool(ctx, url, "pg_dump", nil, w, "--format=custom", "--no-owner", "--no-privileges")
 }
 
-// Patience is how long pg_restore may go without reading a dump further. It takes milliseconds for what it holds.
+// Patience is how long pg_restore may go without reading more of a dump. It processes what it has read in milliseconds.
 const Patience = time.Minute
 
 var errStalled = errors.New("it reads no further: a block of the dump is damaged")
 
-// CheckDump returns an error unless the output of Dump is complete and undamaged. It needs no database. pg_restore is
-// ended if it reads no further for the given time, because it repeats a block without end whose compressed data ends
-// before the block does.
+// CheckDump returns an error unless the output of Dump is complete and undamaged. It needs no database. It stops
+// pg_restore if that reads nothing for the given time: if a block's compressed data ends too early, pg_restore would
+// read the block again and again, without end.
 func CheckDump(ctx context.Context, dump io.Reader, patience time.Duration) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

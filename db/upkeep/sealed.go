@@ -133,9 +133,9 @@ const replaceSecrets = `
 		sealed_template = :sealed_template
 	WHERE task_id = :task_id AND number = :number`
 
-// Reseal calls again with each target that has a secret that does not begin with head, and stores the secrets of the
-// target that again returns; nil leaves the target unchanged. progress is called after each batch with the number of
-// targets changed so far and the number left. Each batch is one transaction, so an interrupted run can be repeated.
+// Reseal passes each target with a secret that does not begin with head to the function again, and stores the secrets
+// of the target that it returns; nil leaves the target unchanged. progress is called after each batch with the number
+// of targets changed so far and the number left. Each batch is one transaction, so an interrupted run can be repeated.
 func (s Secrets) Reseal(ctx context.Context, head []byte, again func(db.Target) (*db.Target, error),
 	progress func(changed, left int)) error {
 	last, changed, left := db.Target{}, 0, 0
@@ -182,8 +182,8 @@ var libraryPlaces = []libraryPlace{
 	{"channels", "url"}, {"channels", "secret"},
 }
 
-// ResealLibrary is like Reseal, for the library's entries. again is called with a sealed value and its owner, and
-// returns nil to leave the value unchanged. changed and left count values, not entries.
+// ResealLibrary is like Reseal, for the library's entries. The function again receives a sealed value and its owner,
+// and returns nil to leave the value unchanged. changed and left count values, not entries.
 func (s Secrets) ResealLibrary(
 	ctx context.Context, head []byte, again func(sealed []byte, owner string) ([]byte, error),
 	progress func(changed, left int),
@@ -211,8 +211,8 @@ type sealedValue struct {
 	Sealed []byte    `db:"sealed"`
 }
 
-// resealSome calls again with the next values of a place, after the entry last. It returns all values that it read,
-// and how many it replaced.
+// resealSome passes the next values of a place, those after the entry last, to the function again. It returns all
+// values that it read, and how many it replaced.
 func (s Secrets) resealSome(
 	ctx context.Context, place libraryPlace, last uuid.UUID, head []byte,
 	again func(sealed []byte, owner string) ([]byte, error),

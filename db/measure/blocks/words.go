@@ -76,8 +76,7 @@ func ByWord(pieces []measure.Piece, base, text string) []measure.Piece {
 	return all
 }
 
-// edges finds where words of a text begin and end. It splits the text into words only around the places that are
-// passed to the method has.
+// edges finds where words of a text begin and end. It splits only the text around the places that has is called with.
 type edges struct {
 	text     string
 	from, to int    // the stretch that was cut last

@@ -2,8 +2,8 @@ package claim
 
 import "wending/db/measure/passage"
 
-// Memory holds the sentences of the answers to one question, so that sentences that several answers share are read
-// only once. It keeps every answer that it has learnt in memory as a whole.
+// Memory holds the sentences of the answers to one question, so that sentences that several answers share are read only
+// once. It keeps the whole text of each learnt answer in memory.
 type Memory struct {
 	known map[sentenceKey]sentencePlace
 }

@@ -308,8 +308,7 @@ func (d *Document) hasRunes(i int, word []rune) bool {
 // LongestScope is the maximum length, in characters, of what a negation denies.
 const LongestScope = 14
 
-// isUndone reports whether the ban at i, which ends its clause, says that the denial before it will not do: 没有附图是不行的,
-// 非去不可.
+// isUndone reports whether the ban at i, which ends its clause, reverses the denial before it: 没有附图是不行的, 非去不可.
 func (d *Document) isUndone(denial *Claim, i, end int) bool {
 	if denial.Polarity != Denied || i <= denial.To || i-denial.To > LongestScope ||
 		!d.Has(i, "不行") && !d.Has(i, "不成") && !d.Has(i, "不可") {

@@ -62,7 +62,7 @@ func (c *comparison) beside(s *side, i int) *passage.Vector {
 	return s.besides[i]
 }
 
-// touching returns the share of the words right next to two claims that both have, from 0 to 1.
+// touching compares the words right next to two claims. It returns the share that both claims have, from 0 to 1.
 func (c *comparison) touching(i, j int) float32 {
 	return c.Shared(c.beside(c.a, i), c.beside(c.b, j))
 }
@@ -155,7 +155,7 @@ func (c *comparison) weighed() {
 	}
 }
 
-// weighEvidence replaces the score of each pair, until then the similarity of its two facts, by the evidence that both
+// weighEvidence replaces the score of each pair, which was the similarity of its two facts, with the evidence that both
 // are about the same thing.
 func (c *comparison) weighEvidence(pairs []pair) {
 	best := [2][][2]float32{make([][2]float32, len(c.a.Claims)), make([][2]float32, len(c.b.Claims))}

@@ -90,8 +90,8 @@ func (c *comparison) polarities() {
 	c.reversed(1, c.b, c.a)
 }
 
-// pairUp matches statements with their counterparts, or finds them reversed, the most similar pairs first. isOnly
-// reports that each of two short answers has only one statement.
+// pairUp goes through pairs of statements, the most similar first, and records that they match or contradict each
+// other. isOnly reports that each of two short answers has only one statement.
 func (c *comparison) pairUp(pairs []pair, isOnly bool) {
 	for _, p := range pairs {
 		if c.states[0][p.i] != open || c.states[1][p.j] != open {

@@ -185,9 +185,9 @@ func (o *compared) index() {
 	}
 }
 
-// explains reports whether this answer shows that another answer does not contradict the standard answer, but only
-// leaves its value out: this answer has the standard answer's value and also, as often as the other answer, the value
-// that the other answer seems to have instead.
+// explains reports whether this answer shows that another answer only omits the standard answer's value instead of
+// contradicting it. This is the case if this answer has the standard answer's value and, at least as often as the other
+// answer, the value that seemed to contradict it.
 func (o *compared) explains(d Difference, other *compared) bool {
 	o.index()
 	other.index()

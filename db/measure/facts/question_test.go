@@ -120,7 +120,7 @@ func TestExpectedFacts(t *testing.T) {
 	}
 }
 
-// A range is another one if one of its ends is, and the same if it is written in another way.
+// A range differs from another one if either end differs, but not if it is only written in a different notation.
 func TestExpectedRanges(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]int{
@@ -136,8 +136,8 @@ func TestExpectedRanges(t *testing.T) {
 	}
 }
 
-// An answer that leaves out the standard answer's value does not contradict it by a value that the other answers have
-// as well, unless the answer has that value once more than they do.
+// An answer may omit the standard answer's value and have another value that all the other answers have, too: that is
+// not a contradiction, unless the answer has the other value once more than they do.
 func TestExpectedFactsAreReadBesideTheOtherAnswers(t *testing.T) {
 	t.Parallel()
 	standard := "到期时成长值未达标的，降一级；黑金卡享有 3 个月的保级期。"

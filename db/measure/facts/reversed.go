@@ -31,8 +31,8 @@ type reversal struct {
 	score                        float32
 }
 
-// reversed looks for negations without a counterpart whose clauses are affirmed by the other answer. Each of the two
-// clauses must be the one that is most like the other.
+// reversed looks for negations without a counterpart whose clauses the other answer affirms. Of all clauses, each of
+// the two must be the most similar to the other.
 func (c *comparison) reversed(k int, s, other *side) {
 	var found []reversal
 	var denying, affirming []clause
@@ -67,8 +67,8 @@ func (c *comparison) reversed(k int, s, other *side) {
 	}
 }
 
-// mostAlike finds the affirming clause that is most like each denying one, and keeps those for which the reverse
-// holds, too.
+// mostAlike finds the affirming clause that is most similar to each denying one. It keeps a pair only if no other
+// denying clause is about as similar to the affirming one.
 func (c *comparison) mostAlike(all []reversal, s, other *side, denying, affirming []clause) []reversal {
 	if len(all) == 0 {
 		return nil

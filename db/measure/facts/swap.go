@@ -140,9 +140,9 @@ func (s *side) swapped(words []word, from, to int) (all swapped) {
 	return all
 }
 
-// areSpelledAlike reports whether each name is a verb with a Chinese character in common with the words that replace
-// it, as synonyms often have (损伤, 损坏). If those words name nothing, an unlisted word may take the place of the verb
-// (疑义, 疑问). Nouns with a character in common name things of one kind rather than being synonyms: 原件, 复印件.
+// areSpelledAlike reports whether each name shares a Chinese character with the words that replace it and is a verb,
+// because such verbs are often synonyms (损伤, 损坏). If the words that replace it name nothing, a name may also be an
+// unlisted word (疑义, 疑问). Nouns that share a character are not synonyms but things of one kind: 原件, 复印件.
 func areSpelledAlike(names, words []string, nameNothing bool) bool {
 	all := strings.Join(words, "")
 	for _, name := range names {

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// opposites are sets of mutually exclusive words, one set per line, and of characters that make otherwise equal words
-// exclude each other; | separates words with the same meaning.
+// opposites are sets of mutually exclusive words, one set per line; | separates words with the same meaning. Single
+// characters also make otherwise equal words exclude each other: 上半年, 下半年.
 var opposites = func() map[string][]member {
 	all := map[string][]member{}
 	for n, line := range strings.Split(oppositeLines, "\n") {

@@ -121,15 +121,15 @@ func (v *Vocabulary) Shared(x, y *Vector) float32 {
 // Size returns how many tokens the vector that is being built has.
 func (v *Vocabulary) Size() int { return len(v.draft.Entries) }
 
-// MostCandidates is the maximum number of facts or sentences of one answer that a fact or sentence of the other
-// answer is compared with; if the first answer is very long, the maximum is a quarter of this number.
+// MostCandidates is the maximum number of facts or sentences of one answer that are compared with a single fact or
+// sentence of another. If that other answer is very long, the maximum is a quarter of this number.
 const MostCandidates = 48
 
 // longText is the number of facts or sentences above which an answer is very long.
 const longText = 2000
 
-// Candidates returns the maximum number of facts or sentences of an answer that a fact or sentence of another answer
-// is compared with; size is how many the first answer has.
+// Candidates returns the maximum number of facts or sentences of an answer that are compared with a single fact or
+// sentence of another; size is the number that the other answer has.
 func Candidates(size int) int {
 	if size >= longText {
 		return MostCandidates / 4

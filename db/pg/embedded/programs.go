@@ -132,8 +132,8 @@ func NewestTool(ctx context.Context, name string) (string, error) {
 	return FindTool(ctx, name, newest)
 }
 
-// FindTool returns the path of one of PostgreSQL's client programs for a server of a major version: of the same version
-// or else, because older programs refuse newer servers, of the next one that is installed.
+// FindTool returns the path of one of PostgreSQL's client programs for a server of a major version. It is of the same
+// version or, if that is not installed, of the next newer one, because older programs refuse newer servers.
 func FindTool(ctx context.Context, name string, major int) (string, error) {
 	installed := programs(ctx, name)
 	slices.SortStableFunc(installed, func(a, b program) int { return a.major - b.major })
