@@ -756,7 +756,7 @@ func TestImportsKeepToQuotas(t *testing.T) {
 	require.Equal(t, http.StatusTooManyRequests, s.importForm(t, "/tasks/import", content).StatusCode)
 }
 
-// Imports have their own places: slow imports do not block uploads, and release their places when their clients
+// Imports have their own slots: slow imports do not block uploads, and release their slots when their clients
 // disconnect.
 func TestImportsHaveTheirOwnPlaces(t *testing.T) {
 	t.Parallel()

@@ -85,7 +85,7 @@ func TestIntervalsAreComputedOverClusters(t *testing.T) {
 	require.Contains(t, s.get(t, "/tasks/"+clustered+"/settings").page(t).Text(), "document")
 }
 
-// A number or interval that cannot be computed is null with its reason, and pages say the reason.
+// A number or interval that cannot be computed is null in the API, with its reason, and pages show the reason.
 func TestUnknownNumbersSayWhy(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

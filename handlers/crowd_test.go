@@ -214,7 +214,7 @@ func TestManyUploadsAtOnceAllGetAnAnswer(t *testing.T) {
 	require.Equal(t, created, stored)
 }
 
-// Clients that do not read their report occupy no place, so others get theirs. After a while these clients are
+// Clients that do not read their report hold no slot, so other clients get theirs. After a while these clients are
 // disconnected.
 func TestReadersThatTakeNothingHoldNobodyUpAndAreEnded(t *testing.T) {
 	t.Parallel()
@@ -308,8 +308,8 @@ func TestStagedFilesBelongToTheirBrowser(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, create(one, token))
 }
 
-// Forms that clients may send without signing in are small, contain no file, and occupy no place. The fields of all
-// other forms fit into memory, regardless of how many forms arrive.
+// Forms that clients may send without signing in are small, contain no file, and take no slot. The fields of all other
+// forms fit into memory, regardless of how many forms arrive.
 func TestFormsHaveBounds(t *testing.T) {
 	t.Parallel()
 	s := newGuardedSite(t)

@@ -253,8 +253,8 @@ func TestGuessesWithADirectoryAreCounted(t *testing.T) {
 		"as for names that the directory has")
 }
 
-// Rights follow the directory while a session lasts, within the hour; a session whose owner the directory no longer has
-// ends. A directory that is away is not a wrong password, and costs nobody an attempt.
+// A user's rights are updated from the directory within the hour while a session lasts; the session ends if the
+// directory no longer has the user. If the directory is unavailable, that does not count as a wrong password.
 func TestADirectoryIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	server := dbtest.StartSlapd(t, folder("people")+folder("groups")+person("lilei", "lilei@example.com")+

@@ -389,8 +389,8 @@ func TestFilesThatACrashLeftFollowTheirRows(t *testing.T) {
 	whole, err := os.ReadFile(at(moved, "dataset.csv"))
 	require.NoError(t, err)
 
-	// Crashes between storing the rows and moving the file into place, or between moving the file away and removing
-	// the rows.
+	// This simulates crashes between storing the rows and moving the file into place, and between moving the file away and
+	// removing the rows.
 	require.NoError(t, os.Rename(at(moved), at("pending", moved)))
 	require.Equal(t, string(whole), string(s.get(t, "/tasks/"+moved+"/dataset").body),
 		"it can be downloaded in the meantime")

@@ -17,8 +17,8 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// uncounted lists the parts of pages whose digits count nothing that a page could list. Its keys are CSS selectors, its
-// values describe what the parts contain.
+// uncounted lists the parts of pages whose digits are not counts of anything that a page could list. Its keys are CSS
+// selectors, its values describe what the parts contain.
 var uncounted = map[string]string{
 	"a, button, label, option, select, time": "what leads somewhere, what is entered, and moments",
 	"article.result":                         "a question with its answers: what it counts is in sight",

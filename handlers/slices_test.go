@@ -196,7 +196,7 @@ func TestWhatDoesNotExistIsLeftOutByName(t *testing.T) {
 	require.True(t, strings.HasPrefix(path, task+"/results?filter=failed&"), path)
 }
 
-// No list responds to an odd address with an internal error or a refusal: the nearest page is shown.
+// No list answers an address with invalid parameters with an error: it redirects to the nearest page.
 func TestOddAddressesLeadToTheNearestPage(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

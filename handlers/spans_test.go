@@ -371,7 +371,7 @@ func TestSpansAreOffUnlessSwitchedOn(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, s.sends(t, requestOf(t, span(make([]byte, 16), 1))).StatusCode)
 }
 
-// Requests that are no spans at all, or too large before or after decompression, are refused as a whole.
+// Requests that contain no spans, or are too large before or after decompression, are refused as a whole.
 func TestHostileBodiesOfSpansAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

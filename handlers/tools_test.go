@@ -157,7 +157,7 @@ func TestAnAssistantReadsAndStartsTasks(t *testing.T) {
 	s.awaitDone(t, said["task_id"].(string))
 }
 
-// Facts on which answers differ, and questions that changed, also appear within marks.
+// Facts on which answers differ, and questions that changed, are also enclosed in the marks of untrusted texts.
 func TestAnAssistantIsToldOfConflicts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -22,8 +22,8 @@ import (
 )
 
 // The time of a task over HTTP, from the upload of its file to SUCCEEDED, compared with a bare client that makes the
-// same calls at the same concurrency and stores nothing; and the time from the response to the upload until the task's
-// first call. Medians of eleven rounds, between which the worker is idle.
+// same calls at the same concurrency and stores nothing; also the time from the response to the upload until the task's
+// first call. The results are medians of eleven rounds, between which the worker is idle.
 func BenchmarkTaskFromUploadToItsEnd(b *testing.B) {
 	const items, runs, concurrency, rounds = 50, 5, 16, 11
 	for _, latency := range []time.Duration{20, 100} {

@@ -567,8 +567,8 @@ func TestAPairIsComparedByCostAndTokens(t *testing.T) {
 		slow := name == "long"
 		fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
 			if slow {
-				// Slower than any delay of a busy machine, and never by the same time: differences without any deviation
-				// have no p-value.
+				// Slower than any delay of a busy machine, and by a different time for each call: if all differences were equal,
+				// they would have no p-value.
 				time.Sleep(time.Second + time.Duration(calls.Add(1))*10*time.Millisecond)
 			}
 			openAIChat(answer)(w, call)

@@ -46,7 +46,7 @@ func (b *bench) runsOf(t testing.TB, taskID uuid.UUID, variant int) map[string]i
 	return runs
 }
 
-// counting answers each call with answer(question, call), where call counts the question's calls from 0.
+// counting returns a handler that calls answer with the question and the number of earlier calls for that question.
 func counting(answer func(question string, call int) string) func(http.ResponseWriter, agenttest.Call) {
 	var mu sync.Mutex
 	calls := map[string]int{}

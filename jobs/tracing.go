@@ -35,9 +35,9 @@ const (
 	flushTime  = 2 * time.Second
 )
 
-// NewTracer returns a tracer of requests and calls, and a function that exports what is left; the tracer is nil if
-// there is no collector. Spans are exported in the background. If the collector is slow or away, spans are dropped:
-// nothing waits for it.
+// NewTracer returns a tracer of requests and calls, and a function that exports the remaining spans; the tracer is nil
+// if there is no collector. Spans are exported in the background, and are dropped if the collector is slow or
+// unavailable, so that nothing waits for it.
 func NewTracer(ctx context.Context, config TracingConfig) (tracer trace.Tracer, flush func(), err error) {
 	flush = func() {}
 	if config.Endpoint == "" {

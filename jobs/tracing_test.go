@@ -131,7 +131,7 @@ func TestCallsAreExportedAsTheSpansThatTheyNamed(t *testing.T) {
 	}
 }
 
-// A collector that is away or never answers neither slows the calls nor holds up the end of the process.
+// A collector that is unavailable or never answers neither slows the calls nor delays the end of the process.
 func TestNothingWaitsForACollector(t *testing.T) {
 	t.Parallel()
 	hangs := make(chan struct{})

@@ -290,7 +290,7 @@ func (p Progress) IsActive() bool { return p.Status == "PENDING" || p.Status == 
 // outage is how long the server may be unavailable while a task runs.
 const outage = 2 * time.Minute
 
-// Await polls a task once a second until the task has ended, and calls told with each progress it receives.
+// Await polls a task once a second until it has ended, and calls the function told with each progress received.
 func (c Client) Await(ctx context.Context, task string, told func(Progress)) (p Progress, err error) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

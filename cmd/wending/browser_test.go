@@ -37,8 +37,8 @@ type tab struct {
 
 func openBrowser(t *testing.T, base string) *tab {
 	t.Helper()
-	// It takes a third less processor time. Debian's command of this name is a script, which would leave the browser
-	// behind when it is killed.
+	// The headless shell takes a third less processor time. Debian's command of this name is a script, which would leave
+	// the browser behind when it is killed.
 	path := "/usr/lib/chromium/chromium-headless-shell"
 	if _, err := os.Stat(path); err != nil {
 		path = dbtest.Need(t, "chromium")
@@ -58,7 +58,7 @@ func openBrowser(t *testing.T, base string) *tab {
 	return b
 }
 
-// calm makes queries of elements cheaper: chromedp looks every 5 ms, and searches the page's texts, too.
+// calm makes element queries cheaper: by default, chromedp polls every 5 ms and also searches the page's texts.
 func calm(actions []chromedp.Action) []chromedp.Action {
 	for _, action := range actions {
 		if query, is := action.(*chromedp.Selector); is {

@@ -579,7 +579,7 @@ func (a *arena) requireExact(ids []string) verdict {
 	return v
 }
 
-// requirePagesTell compares the totals shown by the API and the task's page with the table.
+// requirePagesTell requires that the API and the task's page show the same totals as the table.
 func (a *arena) requirePagesTell(id string) {
 	a.t.Helper()
 	var table struct{ Runs, Succeeded, Processed int }

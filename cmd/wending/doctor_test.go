@@ -76,7 +76,7 @@ func TestTheDoctorSaysWhatIsWrong(t *testing.T) {
 	require.NotContains(t, said, "u:p@")
 }
 
-// The doctor asks the directory, says when passwords travel unencrypted, and never prints the service account's.
+// The doctor checks the directory, warns of unencrypted passwords, and never prints the service account's password.
 func TestTheDoctorAsksTheDirectory(t *testing.T) {
 	t.Parallel()
 	server := dbtest.StartSlapd(t, `

@@ -212,7 +212,7 @@ func TestTheDemosRunWithAccounts(t *testing.T) {
 	status, said := form(tasks, "task_name", "typed", "agent_api_url", own+"/agent/run", "dataset_file", "question\nq\n")
 	require.Equal(t, http.StatusUnprocessableEntity, status)
 	require.Contains(t, string(said), "AGENT_URL_NOT_ALLOWED")
-	// Tasks with the demo's saved models, or with its saved agent, are not part of the demo.
+	// Other tasks may not call the demo: neither tasks with its saved models nor tasks with its saved agent.
 	var models struct{ Items []struct{ ID, Name string } }
 	_, said = ask(http.MethodGet, "/api/v1/models", "", "")
 	require.NoError(t, json.Unmarshal(said, &models))

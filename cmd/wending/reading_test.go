@@ -103,7 +103,7 @@ func TestTheFormKeepsWhatWasTypedAndItsPlace(t *testing.T) {
 	require.Equal(t, 2, list.Pagination.Total, "a second click saves nothing")
 }
 
-// The report keeps the reader's position: keys move on from what is on the screen, folds do not move the card, the
+// The report keeps the reader's position: keys continue from what is on the screen, folds do not move the card, the
 // control that opens a fold stays next to its text, columns stay next to each other, and switching the language returns
 // to the same position.
 func TestTheReportKeepsTheReadersPlace(t *testing.T) {

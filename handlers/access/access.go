@@ -60,7 +60,7 @@ type Guard struct {
 	late  []unsettled
 }
 
-// admitted is a request that is being answered.
+// admitted is a request that is being served.
 type admitted struct {
 	ask    ask
 	info   request.Info
@@ -197,8 +197,8 @@ func (g *Guard) turnAway(c echo.Context, ctx context.Context, info request.Info,
 	return err
 }
 
-// visitor returns the name under which a request occupies places at the gates: the account or, without one, the token
-// or the address.
+// visitor returns the name under which a request takes slots at the gates: the account or, without one, the token or
+// the address.
 func visitor(info request.Info) string {
 	switch {
 	case info.Who.UserID != uuid.Nil:

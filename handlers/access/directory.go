@@ -167,7 +167,7 @@ func (d *Directory) issuer() string { return "ldap" }
 
 func (d *Directory) grants() []Grant { return d.roles }
 
-// Otherwise people would have to type their password after every hour in which they did something else.
+// A shorter time would make people type their password again after an hour of doing something else.
 func (d *Directory) renewsWithin() time.Duration { return people.IdleLimit }
 
 // Reasons for which a directory does not know a person.

@@ -88,8 +88,8 @@ func ReadText(w http.ResponseWriter, r *http.Request) (*Upload, error) {
 }
 
 // Read reads a form as a stream. A repeated field keeps its last value, and without a body, the form is empty. A file
-// waits on disk for a place at the gate, so slow clients occupy no place, and only files with a place are in memory. If
-// gate is nil, the form has no file.
+// waits on disk until it gets a slot at the gate, so slow clients hold no slot, and only files with a slot are in
+// memory. If gate is nil, the form has no file.
 func Read(w http.ResponseWriter, r *http.Request, gate *request.Gate) (*Upload, error) {
 	return read(w, r, gate, dataset.MaxBytes)
 }
@@ -199,9 +199,9 @@ func spool(part *multipart.Part, most int64) (*File, error) {
 	return file, err
 }
 
-// Admit takes a place at the gate, until Release or the end of the request, and loads the form's file into memory. Read
+// Admit takes a slot at the gate, until Release or the end of the request, and loads the form's file into memory. Read
 // has already admitted a form with a file. A form that names a file on the server must be admitted before that file is
-// read. If there is no place, Admit sets Refused.
+// read. If there is no slot, Admit sets Refused.
 func (u *Upload) Admit(ctx context.Context, gate *request.Gate) error {
 	if u.hasPlace || u.Refused != nil {
 		return nil

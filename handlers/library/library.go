@@ -261,8 +261,7 @@ func (k kind[T]) store(c echo.Context, h *handler, row *T) error {
 	return pages.Done(c, paths.LibraryEntry(string(k.kind), id), "stored")
 }
 
-// admit takes a place at the gate for files and, unless the form contains a file, reads the file that is staged for
-// it.
+// admit takes a slot at the gate for files and, unless the form contains a file, reads the file that is staged for it.
 func (h *handler) admit(c echo.Context, submitted *form.Upload) error {
 	ctx, token := c.Request().Context(), submitted.Value("dataset_token")
 	if submitted.File == nil && token == "" {

@@ -282,7 +282,7 @@ const (
 	changeShown  = 2000
 )
 
-// readDataset reads a version of a dataset, once it has a place for reading.
+// readDataset reads a version of a dataset once it has a slot at the gate for files.
 func (h *handler) readDataset(c echo.Context, id uuid.UUID, version entries.DatasetVersion) (*dataset.Dataset, error) {
 	leave, err := pages.Gates(c).Files.Enter(c.Request().Context())
 	if err != nil {

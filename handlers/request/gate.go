@@ -14,28 +14,28 @@ import (
 // Patience is how long work waits for its turn.
 const Patience = 3 * time.Second
 
-// Gates are the limits of each kind of costly work, each with a number of places, so that heavy load cannot bring the
-// process down: work that cannot begin soon is refused. One visitor gets at most half of the places, so that no
-// visitor can lock out the others.
+// Gates limit each kind of costly work to a number of slots, so that heavy load cannot bring the process down: work
+// that cannot begin soon is refused. One visitor gets at most half of the slots, so that no visitor can lock out the
+// others.
 type Gates struct {
-	// Files is for reading uploaded files and comparing the facts of answers: one place per core.
+	// Files is for reading uploaded files and comparing the facts of answers: one slot per core.
 	Files *Gate
-	// Imports is for storing the tasks of archives, including their upload: 2 places.
+	// Imports is for storing the tasks of archives, including their upload: 2 slots.
 	Imports *Gate
-	// Spans is for reading and storing agents' spans: 4 places.
+	// Spans is for reading and storing agents' spans: 4 slots.
 	Spans *Gate
-	// Probes is for tests of an agent from a page: 4 places.
+	// Probes is for tests of an agent from a page: 4 slots.
 	Probes *Gate
-	// SignIns is for comparing passwords: 16 places, because comparing is slow by design.
+	// SignIns is for comparing passwords: 16 slots, because comparing is slow by design.
 	SignIns *Gate
-	// Pages is for rendering pages of results: 8 places.
+	// Pages is for rendering pages of results: 8 slots.
 	Pages *Gate
-	// Exports is for reading reports and results from the database: 5 places, because each holds one of the
-	// process's connections.
+	// Exports is for reading reports and results from the database: 5 slots, because each holds one of the process's
+	// connections.
 	Exports *Gate
-	// Responses let slow clients read finished responses without holding a place.
+	// Responses let slow clients read finished responses without holding a slot.
 	Responses *RelayPool
-	// Followers is for streams of a task's or a call's progress: 1,000 places, of which one visitor gets 100.
+	// Followers is for streams of a task's or a call's progress: 1,000 slots, of which one visitor gets 100.
 	Followers *Gate
 }
 
@@ -80,7 +80,7 @@ func NewGates(registry prometheus.Registerer) *Gates {
 type visitor struct{}
 
 // WithVisitor returns the context of work for a visitor: an account, a token, or the address of a client that has
-// neither. Visitors share places fairly; work without a visitor is only limited by the total.
+// neither. Visitors share slots fairly; work without a visitor is only limited by the total.
 func WithVisitor(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, visitor{}, name)
 }
@@ -89,21 +89,21 @@ func WithVisitor(ctx context.Context, name string) context.Context {
 type Gate struct {
 	places  *semaphore.Weighted
 	refused prometheus.Counter
-	// share is how many places one visitor can have.
+	// share is how many slots one visitor can have.
 	share int64
 
 	mu     sync.Mutex
 	shares map[string]*share
 }
 
-// share holds the places of a visitor who has places or waits for some.
+// share holds the slots of a visitor who has some or is waiting for one.
 type share struct {
 	places *semaphore.Weighted
 	users  int // guarded by Gate.mu
 }
 
-// Enter takes a place, or returns ErrBusy if none becomes free within Patience, or if the context's visitor has too
-// many. leave releases the place and may be called more than once.
+// Enter takes a slot. It returns ErrBusy if none becomes free within Patience, or if the context's visitor has too
+// many. leave releases the slot and may be called more than once.
 func (g *Gate) Enter(ctx context.Context) (leave func(), err error) {
 	waiting, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
@@ -126,7 +126,7 @@ func (g *Gate) Enter(ctx context.Context) (leave func(), err error) {
 	}), nil
 }
 
-// enterShare takes one of the places of the context's visitor.
+// enterShare takes one of the slots of the context's visitor.
 func (g *Gate) enterShare(ctx context.Context) (giveBack func(), err error) {
 	name, _ := ctx.Value(visitor{}).(string)
 	if name == "" {

@@ -15,8 +15,7 @@ import (
 	"wending/handlers/request"
 )
 
-// As many callers enter as there are places; the next one waits for its turn, and is refused if no place becomes
-// free.
+// As many callers enter as there are slots; the next one waits for its turn, and is refused if no slot becomes free.
 func TestAGateLetsOnlySoManyThrough(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -55,7 +54,7 @@ func TestAGateLetsOnlySoManyThrough(t *testing.T) {
 	})
 }
 
-// One visitor gets half of the places, regardless of its number of requests; the other half is left to other
+// One visitor gets at most half of the slots, regardless of its number of requests; the other half is left to other
 // visitors.
 func TestNobodyKeepsOthersOut(t *testing.T) {
 	t.Parallel()

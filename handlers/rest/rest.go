@@ -239,7 +239,7 @@ func (i *AnswersInput) Resolve(ctx huma.Context) []error {
 	return nil
 }
 
-// Admit takes a place for reading files, or returns why there is none.
+// Admit takes a slot at the gate for files, or returns why there is none.
 func Admit(ctx context.Context, submitted *form.Upload) error {
 	if err := submitted.Admit(ctx, request.From(ctx).Gates.Files); err != nil {
 		return err
@@ -261,10 +261,10 @@ func OptionalBody[T any](schemas huma.Registry) *huma.RequestBody {
 	return body
 }
 
-// Stream runs write once it has a place. It releases the place when write returns, even if the client is slow, so
-// anything that needs a database connection or much memory belongs in write. A failure before the response begins is
-// answered like any other; a failure midway breaks the connection, so that no client mistakes a partial response for
-// a complete one.
+// Stream runs write once it has a slot for exports. It releases the slot when write returns, even if the client is
+// slow, so anything that needs a database connection or much memory belongs in write. A failure before the response
+// begins is answered like any other; a failure midway breaks the connection, so that no client mistakes a partial
+// response for a complete one.
 func Stream(failed Failed, write func(ctx huma.Context) error) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(ctx huma.Context) {
 		c, gates := humaecho.Unwrap(ctx), request.From(ctx.Context()).Gates

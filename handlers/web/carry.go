@@ -19,8 +19,8 @@ import (
 	"wending/views/ui"
 )
 
-// carryBetween returns the two sides of a carry-over: A is the earlier task, which the parameter from names together
-// with its variant; B is the later task, which the path names, with the given variant.
+// carryBetween returns the two sides of a carry-over. A is the earlier task with its variant, both of which the
+// parameter from names; B is the task that the path names, with the given variant.
 func (p *Pages) carryBetween(c echo.Context, from, variant string) (f summary.CarryOver, err error) {
 	if f.A, err = p.comparedTask(c, from); err != nil {
 		return f, err

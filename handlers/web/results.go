@@ -114,7 +114,7 @@ func (p *Pages) showMap(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, results.MapPart(report))
 }
 
-// renderReport renders a page with answers; leave releases the request's place once the page is complete.
+// renderReport renders a page with answers; leave releases the request's slot at the gate once the page is complete.
 func (p *Pages) renderReport(c echo.Context, title string, leave func(), page func(ui.Frame) templ.Component) error {
 	frame := pages.Frame(c, p.Version, title, ui.SectionTasks)
 	frame.Width, frame.Styles, frame.Scripts = "wide", []string{"report.css", "gallery.css"},

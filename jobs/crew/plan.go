@@ -127,8 +127,8 @@ func plan(lines []*line, count, waiting, lanes int) []db.Want {
 }
 
 // cheapest returns the index of the open line whose next unit costs least, measured by the time its calls occupy lanes;
-// -1 if isFull returns true for all of them. isFull receives a line, the number of units planned for it, and the number
-// of lanes that its running, ready and planned units use together.
+// -1 if isFull returns true for all of them. The arguments of isFull are a line, the number of units planned for it,
+// and the total number of lanes that its running, ready and planned units use.
 func cheapest(open []*line, wants []db.Want, paces []time.Duration, isFull func(line *line, units, used int) bool,
 	lanes int) int {
 	best, least := -1, time.Duration(0)

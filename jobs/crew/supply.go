@@ -342,8 +342,8 @@ func (s *supply) dismiss(answer supplied) {
 	s.dismissLocked(0, answer)
 }
 
-// dismissLocked sends answer to waiting lanes, those that have waited longest first; the parameter but is how many
-// may keep waiting.
+// dismissLocked sends answer to the lanes that have waited longest, until no more lanes are waiting than the parameter
+// but allows.
 func (s *supply) dismissLocked(but int, answer supplied) {
 	for len(s.waiting) > but {
 		s.waiting[0] <- answer

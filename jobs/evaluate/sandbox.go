@@ -56,8 +56,7 @@ type childAnswer struct {
 	Verdict       Verdict
 }
 
-// pool holds the idle child processes of this process, and a place for each busy one. There are as many places as
-// processors.
+// pool holds the idle child processes of this process, and limits the busy ones: working has a slot for each processor.
 type pool struct {
 	idle    chan *child
 	working chan struct{}

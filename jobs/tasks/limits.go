@@ -44,7 +44,7 @@ const (
 // Problem is the reason for refusing a field of a task.
 type Problem int
 
-// The reasons.
+// The reasons for refusing a field.
 const (
 	Missing      Problem = iota + 1 // a required field is empty
 	TooLong                         // a text is longer than Max, or contains control characters

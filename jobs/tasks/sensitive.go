@@ -111,9 +111,9 @@ func (l *leaving) addPrompts(task db.Task) {
 	}
 }
 
-// checkLeaving calls add, which adds the texts that a launch in a project sends, and returns a *SensitiveError if they
-// match the project's patterns, unless a person has confirmed all places: then it returns the patterns that they match.
-// If the project has no patterns, add is not called.
+// checkLeaving checks the texts that a launch in a project sends, which the function add adds. If they match the
+// project's patterns, it returns a *SensitiveError or, if a person has confirmed all places, the matching patterns. If
+// the project has no patterns, add is not called.
 func (s *Service) checkLeaving(ctx context.Context, projectID uuid.UUID,
 	add func(*leaving) error) (confirmed []string, err error) {
 	finder, action, err := people.New(s.Store).Finder(ctx, projectID, s.SensitivePatterns)
@@ -210,7 +210,7 @@ func (s *Service) checkAnswers(ctx context.Context, task db.Task) error {
 	})
 }
 
-// Screen withholds content that a project does not allow to be sent from the models that judge and group answers. It
+// Screen keeps content from the models that judge and group answers if the project does not allow it to be sent. It
 // works while a launch runs, because the answers did not exist when the launch was checked.
 type Screen struct{ questions, answers people.Finder }
 

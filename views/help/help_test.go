@@ -84,8 +84,8 @@ func TestPagesHaveChapters(t *testing.T) {
 // quoted matches a label in quotes. In Chinese a label is a code span or quoted; in English it is bold.
 var quoted = regexp.MustCompile(`“([^“”]+)”`)
 
-// notLabels are texts that the help formats like labels although they are none: emphasis, options of other programs,
-// and examples of texts on pages, in answers, and entered by users.
+// notLabels are texts that the help formats like labels although they are not labels: emphasis, options of other
+// programs, and examples of texts on pages, in answers, and entered by users.
 var notLabels = map[string]map[string]bool{
 	"en": {"stable": true, "Stable": true, "Agreement": true, "95% confidence interval": true, "P50 / P90": true},
 	"zh-CN": {

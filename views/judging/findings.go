@@ -51,9 +51,9 @@ type finding struct {
 	Said    string
 }
 
-// findings lists where answers contradict the standard answer or, without one, where they differ from the most
-// common answer. Answers without findings come last, and after them those that have nothing in common with the standard
-// answer.
+// findings lists where answers contradict the standard answer or, without one, where they differ from the most common
+// answer. Answers without findings come after the others, and answers that share no fact with the standard answer come
+// last.
 func findings(c results.Card, likeness report.Likeness, locale text.Locale) (all []finding) {
 	conflicts, _ := marks.Split(likeness.Facts)
 	key, hasStandard := "review.finding.most", strings.TrimSpace(c.Item.StandardAnswer) != ""

@@ -258,8 +258,8 @@ func sameVoices(one, other blocks.Unit) bool {
 		slices.Equal(one.Others[0].Answers, other.Others[0].Answers)
 }
 
-// terms returns how an answer words the facts on which the answers contradict each other: in the stored wording of
-// the value if the answer contains that, otherwise in the wording that is found in the answer.
+// terms returns the wordings in which an answer states the facts on which the answers contradict each other: the stored
+// wording of the value if the answer contains it, otherwise the wording that is found in the answer.
 func (q Question) terms(one Distinct) (terms []blocks.Term) {
 	var read []facts.Fact
 	for _, run := range one.Runs {

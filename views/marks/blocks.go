@@ -205,7 +205,7 @@ func cell(content string, terms []string) string {
 // longHead is the maximum length, in bytes, of a table's head that is repeated above single rows.
 const longHead = 2000
 
-// single returns the HTML of a single row of a table, below the table's head unless that is long.
+// single returns the HTML of a single row of a table, below the table's head unless the head is long.
 func single(head, row string) string {
 	if len(head) > longHead {
 		head = ""

@@ -241,8 +241,8 @@ func aboutExpected(fact measure.ExpectedFact) string {
 	return without(fact.Label, fact.Kind, []string{fact.Text})
 }
 
-// without leaves the value out of the words around it where these include the value, as they do where something is said to
-// be so or not: the value is shown beside them.
+// without removes the value of a polarity from its label, which includes the value, because the page shows the value
+// next to the label.
 func without(label string, kind facts.Kind, values []string) string {
 	if kind != facts.Polarity {
 		return label
@@ -260,8 +260,8 @@ func without(label string, kind facts.Kind, values []string) string {
 	return label
 }
 
-// shownText returns the words of a value, with its bound where another value has the same words: at least 60 days and at
-// most 60 days differ in it alone.
+// shownText returns the words of a value. It puts the bound before them if another value has the same words, because
+// "at least 60 days" and "at most 60 days" differ only in the bound.
 func shownText(fact measure.Fact, value measure.Value) string {
 	bound, _, hasBound := strings.Cut(value.Value, " ")
 	same := func(other measure.Value) bool { return other.Value != value.Value && other.Text == value.Text }

@@ -109,8 +109,8 @@ func (a *Allowance) Take(length int) {
 	}
 }
 
-// holds adds to the page a question whose answers have the given number of bytes, and reports whether the page contains
-// the question's folded content.
+// holds counts a question whose answers have the given number of bytes, and reports whether the page is to contain the
+// question's folded content.
 func (a *Allowance) holds(length int) bool {
 	if a == nil {
 		return true

@@ -374,7 +374,7 @@ func WithView(path string, id uuid.UUID) string {
 // ColumnPrefix begins the parameters that narrow a report by a column of its dataset.
 const ColumnPrefix = "column."
 
-// MarginPrefix begins the parameters that limit how much worse a number may be in the second of two compared tasks.
+// MarginPrefix is the prefix of parameters for how much worse a number may be in the second of two compared tasks.
 const MarginPrefix = "margin."
 
 // ResultsExport returns the address of the questions of a report that match a query, as a file.

@@ -803,8 +803,8 @@ func sofar(task db.Task) templ.Component {
 	})
 }
 
-// TaskAction is a button for one action on a task. Its text may state how many runs the action makes; runs is
-// negative if it does not. Its id keeps the focus when the part is replaced.
+// TaskAction is a button for one action on a task. Its text may state how many runs the action makes; runs is negative
+// if it does not. Its id lets the button keep the focus when its part of the page is replaced.
 func TaskAction(task db.Task, name string, variant Variant, runs int) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

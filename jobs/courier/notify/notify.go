@@ -34,7 +34,7 @@ func (k Kind) TakesSecret() bool { return k == Webhook || k == DingTalk || k == 
 // Tone is whether a message is good or bad news.
 type Tone string
 
-// The tones.
+// The tones of a message.
 const (
 	Good    Tone = "good"
 	Bad     Tone = "bad"
