@@ -12,8 +12,8 @@ import (
 	"wending/db/report"
 )
 
-// Statistics by a column come from one pass over the runs: the whole has the same numbers as without a column, and a
-// slice has the same numbers as a task with only its questions.
+// Statistics by a column come from one pass over the runs. The totals are the same as without a column, and a value has
+// the same numbers as a task with only its questions.
 func TestNumbersByAColumnAreThoseOfTheWhole(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

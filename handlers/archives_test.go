@@ -124,7 +124,8 @@ func packed(t *testing.T, parts map[string]string) []byte {
 	return zipped(t, hashed(t, parts))
 }
 
-// hashed returns the files in parts with their hashes in the manifest, unless the manifest has the older format.
+// hashed returns parts with a manifest that has their current hashes. A manifest of the older format, which has no
+// hashes, stays unchanged.
 func hashed(t *testing.T, parts map[string]string) map[string]string {
 	t.Helper()
 	var about map[string]any

@@ -126,7 +126,7 @@ func TestUnknownNumbersSayWhy(t *testing.T) {
 	require.Contains(t, compared, "没有置信区间，所以判定不了")
 }
 
-// A margin that is out of range is refused in words; the comparison is shown without it.
+// A margin that is out of range is ignored: the comparison is shown without it, and explains the valid range.
 func TestAWrongMarginIsExplained(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

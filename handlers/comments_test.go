@@ -24,7 +24,7 @@ func (s *site) linked(t *testing.T, id string, more object) (path string) {
 	return strings.TrimPrefix(s.entry(t, "POST", "shares", body, 201)["url"].(string), s.URL)
 }
 
-// Readers of a link comment on a question, or on the whole, if the link allows it. The project's members see the
+// Readers of a link comment on a question or on the whole task, if the link allows it. The project's members see the
 // comments at the question and in a list, where they mark them as done or delete them.
 func TestReadersOfALinkComment(t *testing.T) {
 	t.Parallel()

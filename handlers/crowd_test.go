@@ -21,7 +21,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// fill occupies every place of a gate, and returns a function that frees them.
+// fill takes every slot of a gate, and returns a function that releases them.
 func fill(t *testing.T, gate *request.Gate) (empty func()) {
 	t.Helper()
 	var leaves []func()

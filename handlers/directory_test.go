@@ -199,7 +199,7 @@ func TestSigningInWithADirectory(t *testing.T) {
 	require.Contains(t, string(refused.body), "不能在此创建或设置密码")
 }
 
-// refuse tries what must not sign anybody in.
+// refuse requires that credentials which must not sign anybody in are refused.
 func (s *directorySite) refuse(t *testing.T) {
 	for what, test := range map[string]struct{ name, password string }{
 		"a wrong password":          {"lilei", "wrong"},

@@ -365,7 +365,7 @@ func (s *site) awaitDone(t testing.TB, id string) {
 
 const questions = "question_id,question,standard_answer,level\nq1,中国的首都是哪里？,北京,easy\nq2,\"<script>alert(1)</script>\",\"a,\"\"b\"\"\",hard\n"
 
-// unsteady answers q1 in two ways and fails one run of q2.
+// unsteady returns a handler that gives two different answers to q1, and fails one run of q2.
 func unsteady() func(http.ResponseWriter, agenttest.Call) {
 	counts := make(chan map[string]int, 1)
 	counts <- map[string]int{}

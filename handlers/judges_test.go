@@ -13,7 +13,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// chatting returns a handler that plays a model: its reply to the last message is what script returns for it.
+// chatting returns a handler that simulates a model: its reply to the last message is what script returns for it.
 func chatting(script func(prompt string) string) func(http.ResponseWriter, agenttest.Call) {
 	return func(w http.ResponseWriter, call agenttest.Call) {
 		messages := call.Body["messages"].([]any)

@@ -244,7 +244,7 @@ func TestDatasetsHaveVersions(t *testing.T) {
 	s.entry(t, "GET", path+"/versions/1/file", nil, 404)
 }
 
-// openAIChat plays a model that streams a text with its usage: 7 tokens in, 5 out.
+// openAIChat simulates a model that streams a text with its usage: 7 tokens in, 5 out.
 func openAIChat(text string) func(http.ResponseWriter, agenttest.Call) {
 	return func(w http.ResponseWriter, _ agenttest.Call) {
 		w.Header().Set("Content-Type", "text/event-stream")

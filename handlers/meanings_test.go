@@ -18,7 +18,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// grouping plays a model that groups answers by their last character.
+// grouping simulates a model that groups answers by their last character.
 func grouping(prompt string) string {
 	byEnd, ends := map[string][]int{}, []string{}
 	for _, match := range regexp.MustCompile(`(?s)Answer (\d+):\n<data-\w+>\n(.*?)\n</data-\w+>`).FindAllStringSubmatch(

@@ -29,7 +29,7 @@ func (r *receiver) of(t *testing.T, kind string) (bodies []object) {
 	return bodies
 }
 
-// nights plays a model whose answers to each question fail at the rate that the test sets for the night.
+// nights simulates a model whose answers to each question fail at the rate that the test sets for the night.
 type nights struct {
 	mu     sync.Mutex
 	faults map[string]int

@@ -18,7 +18,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// chunks answers in OpenAI's protocol with the given deltas; the last one has a finish reason.
+// chunks returns a handler that answers in OpenAI's protocol with the given deltas; the last one has a finish reason.
 func chunks(reason string, deltas ...string) func(http.ResponseWriter, agenttest.Call) {
 	return func(w http.ResponseWriter, _ agenttest.Call) {
 		w.Header().Set("Content-Type", "text/event-stream")

@@ -55,7 +55,7 @@ func TestPagesLearnOfTheVerdictsOfOthers(t *testing.T) {
 }
 
 // A page updates itself with the verdicts given since its last request, each in its own place; if there are too many,
-// the rest is left out. Changes of the task are distinguished from verdicts.
+// it receives none. Changes of the task are distinguished from verdicts.
 func TestPagesTakeOverTheVerdictsOfOthers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -126,7 +126,7 @@ func TestAConversationIsAskedAgainWhole(t *testing.T) {
 	b.requireWhole(t, task)
 }
 
-// The process dies between recording the last result of a round and planning the next.
+// The process dies after recording the last result of a round, but before planning the next round.
 func TestARoundThatNobodyPlannedIsPlannedOnceAtTheEnd(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

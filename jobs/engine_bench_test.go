@@ -29,7 +29,7 @@ import (
 	"wending/jobs/agent/protocol"
 )
 
-// quickAgent answers after a while and records nothing.
+// quickAgent starts an agent that answers after latency and does nothing else, and returns its address.
 func quickAgent(b *testing.B, latency time.Duration) (url string) {
 	b.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

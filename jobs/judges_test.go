@@ -24,7 +24,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// playJudge plays a model that judges: script receives the text of the request and returns the answer.
+// playJudge simulates a model that judges: script receives the text of the request and returns the answer.
 func playJudge(t testing.TB, script func(w http.ResponseWriter, prompt string) string) *agenttest.Agent {
 	t.Helper()
 	return agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {

@@ -37,7 +37,7 @@ func grouped(url string) func(*db.NewTask) {
 	}
 }
 
-// inTurn plays an agent that gives its answers to each question one after another.
+// inTurn simulates an agent that gives its answers to each question one after another.
 func inTurn(t testing.TB, answersTo func(question string) []string) *agenttest.Agent {
 	t.Helper()
 	var mu sync.Mutex
@@ -58,8 +58,8 @@ func inTurn(t testing.TB, answersTo func(question string) []string) *agenttest.A
 
 var shownAnswer = regexp.MustCompile(`(?s)Answer (\d+):\n<data-\w+>\n(.*?)\n</data-\w+>`)
 
-// groupBy plays a model that puts answers into one group if the function same returns the same text for them. It leaves
-// out answers for which that text is empty.
+// groupBy simulates a model that puts answers into one group if the function same returns the same text for them. It
+// leaves out answers for which that text is empty.
 func groupBy(same func(answer string) string) func(http.ResponseWriter, string) string {
 	return func(_ http.ResponseWriter, prompt string) string {
 		var groups [][]int

@@ -18,7 +18,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// versions answers as an agent whose second version is more stable; the query of the agent's address names the version.
+// versions answers like an agent whose second version is more stable; the query of its address names the version.
 func versions(w http.ResponseWriter, call agenttest.Call) {
 	last := call.IdempotencyKey[len(call.IdempotencyKey)-1]
 	clause := "五百七十七"

@@ -48,8 +48,8 @@ func TestTheAuditOutlivesAKill(t *testing.T) {
 	})
 	program.kill(t)
 	require.Error(t, <-asked)
-	// The database may not have noticed yet that the client is gone. Its waiting statement would then still write the
-	// entry once the chain is unlocked.
+	// The database may not have noticed yet that the killed program is gone. The program's waiting statement would then
+	// still write the entry once the chain is unlocked.
 	dbtest.Await(t, time.Minute, "the end of what waited for the chain", func() bool {
 		var waiting int
 		require.NoError(t, tables.Get(&waiting, `

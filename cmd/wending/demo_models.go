@@ -15,8 +15,8 @@ import (
 	"wending/static"
 )
 
-// demoModel is one of the models that the demo agent plays in the chat protocol of OpenAI. They differ in
-// stability, speed and, through the prices in the library, cost.
+// demoModel is one of the models that the demo agent simulates in OpenAI's chat protocol. They differ in stability,
+// speed and, through the prices in the library, cost.
 type demoModel struct {
 	// least is the minimum duration of an answer, and more is the maximum additional duration.
 	least, more time.Duration

@@ -297,8 +297,8 @@ func TestSIGTERMDrainsAndExitsWithZero(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(dir, "postgres", "postmaster.pid"), "the database ended in order")
 }
 
-// A process that waits for another's migration ends immediately and without an error when it is stopped, like one that
-// is waiting for calls.
+// A process that waits for another process's migration ends immediately and without an error when it is stopped, and so
+// does one that waits for calls.
 func TestSIGTERMEndsAProcessThatWaitsForAMigration(t *testing.T) {
 	t.Parallel()
 	database := dbtest.Start(t)

@@ -72,7 +72,7 @@ type lcs struct {
 	mask  []uint64
 }
 
-// below computes the row below another one; n is its number, from 0.
+// below computes the row of the table that follows the given row; n is the number of the former, from 0.
 func (t *lcs) below(n int, row, next []uint64) {
 	token, mask := t.rows[n], t.mask
 	if token.mask != nil {

@@ -67,10 +67,10 @@ func Fisher(passesA, runsA, passesB, runsB int) (p float64) {
 	return min(1, p)
 }
 
-// Shift counts all relabelings up to mostRelabelings. Above that, the p-value is estimated from mostRelabelings
-// draws. If relabelings that divide equal answers alike form at most mostRelabelings groups, the estimate is the
-// expected result of such draws; otherwise the draws are made with a fixed seed. So the same answers always have the
-// same p-value, in bounded time.
+// Shift counts all relabelings if there are at most mostRelabelings, and otherwise estimates the p-value from
+// mostRelabelings draws. If the answers can be divided between the groups in at most mostRelabelings ways, it computes
+// the expected result of the draws instead; if not, it uses a fixed seed. So the same answers always have the same
+// p-value, in bounded time.
 const (
 	mostRelabelings = 20_000
 	seed            = 20_000

@@ -189,7 +189,7 @@ func (p People) Attempt(ctx context.Context, key string, most int) (wait time.Du
 	return max(time.Second, time.Duration(found.Seconds*float64(time.Second))), nil
 }
 
-// Refund uncounts an attempt under a key that turned out not to be a guess.
+// Refund takes back the count of an attempt under a key if the attempt was not a guess.
 func (p People) Refund(ctx context.Context, key string) error {
 	_, err := p.db.ExecContext(ctx, `UPDATE failed_sign_ins SET failures = greatest(0, failures - 1)
 		WHERE key = $1`, hashOf(key))

@@ -87,7 +87,7 @@ func (p People) ChangeProject(ctx context.Context, project Project) error {
 	return taken(err)
 }
 
-// ProjectSettings holds the settings that a project's own administrators can change; nil leaves one as it is.
+// ProjectSettings holds the settings that a project's own administrators can change; a nil field changes nothing.
 type ProjectSettings struct {
 	ReviewReasons                   []string
 	SmallestPoints, SmallestPercent *float64

@@ -48,7 +48,7 @@ type Comment struct {
 	CreatedAt time.Time  `db:"created_at"`
 }
 
-// NewComment is a comment to add; Address tells apart the readers of a link.
+// NewComment is a comment to add; Address distinguishes the readers of a link.
 type NewComment struct {
 	ShareID, TaskID       uuid.UUID
 	ItemID                *int64

@@ -83,7 +83,7 @@ func CountReasons(reviews map[string][]Review) (counts []ReasonCount) {
 	return counts
 }
 
-// reasonPlace orders the common reasons before a project's own.
+// reasonPlace returns the rank of a reason: the common reasons come before a project's own.
 func reasonPlace(reason string) int {
 	if at := slices.Index(Reasons, reason); at >= 0 {
 		return at

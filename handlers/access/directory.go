@@ -167,7 +167,7 @@ func (d *Directory) issuer() string { return "ldap" }
 
 func (d *Directory) grants() []Grant { return d.roles }
 
-// A shorter time would make people type their password again after an hour of doing something else.
+// renewsWithin is the whole idle time, so that people need not type their password again after an idle hour.
 func (d *Directory) renewsWithin() time.Duration { return people.IdleLimit }
 
 // Reasons for which a directory does not know a person.

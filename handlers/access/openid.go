@@ -62,7 +62,7 @@ func (o *OpenID) issuer() string { return o.Issuer }
 
 func (o *OpenID) grants() []Grant { return o.Grants }
 
-// Unused sessions end, and begin again without a question when their owner returns.
+// renewsWithin is short, because the provider signs people in again without asking for their credentials.
 func (o *OpenID) renewsWithin() time.Duration { return people.RightsLast }
 
 // connect fetches the provider's metadata once; if that fails, the next sign-in tries again. A request stops waiting

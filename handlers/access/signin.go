@@ -230,7 +230,7 @@ func (h *handler) forgive(ctx context.Context, own guess, others ...guess) error
 	return h.refund(ctx, others)
 }
 
-// refund uncounts an attempt that was not a wrong guess.
+// refund takes back the count of an attempt that was not a wrong guess.
 func (h *handler) refund(ctx context.Context, guesses []guess) error {
 	for _, one := range guesses {
 		if err := h.People.Refund(ctx, one.key); err != nil {

@@ -115,8 +115,8 @@ func (h *handler) itemOf(ctx context.Context, task db.Task, questionID string) (
 	return items[0].ID, nil
 }
 
-// meaningAfter returns which of a variant's answers to a question say the same after a change by a person; nil while
-// that is not known. If wrong is a conflict, the returned error also contains the current grouping.
+// meaningAfter returns which of a variant's answers to a question say the same after a person's change; nil if unknown.
+// If wrong, the change's error, is a conflict, the returned error adds the current grouping.
 func (h *handler) meaningAfter(ctx context.Context, task db.Task, item int64, variant int,
 	wrong error) (*meaning.VariantMeaning, error) {
 	if conflict := (*review.GroupingConflictError)(nil); wrong != nil && !errors.As(wrong, &conflict) {

@@ -249,7 +249,7 @@ func (u *Upload) drop() {
 	}
 }
 
-// Release releases the form's place before the request ends.
+// Release releases the form's slot at the gate before the request ends.
 func (u *Upload) Release() { u.leave() }
 
 // systemError is an error of the server's own disk.

@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	// tunedAtOnce is how many answers a changed evaluator judges concurrently when it is tried on answers that people have
-	// judged; tunedWithin limits the duration of such a trial.
+	// tunedAtOnce is how many answers a changed evaluator judges concurrently when it is tried out, and tunedWithin limits
+	// the duration of such a trial.
 	tunedAtOnce = 4
 	tunedWithin = 100 * time.Second
 	// maxTuned is the maximum number of answers in such a trial.
@@ -36,7 +36,7 @@ const (
 // asking has an evaluator judge an answer; a judge votes as often as it is configured to.
 type asking func(ctx context.Context, subject evaluate.Subject) (evaluate.Verdict, error)
 
-// askingOf returns how to ask an evaluator with this configuration; rule is nil for a judge.
+// askingOf returns a function that has an evaluator with this configuration judge an answer; rule is nil for a judge.
 func askingOf(service *library.Service, rule *evaluate.Rule, config json.RawMessage, withVotes bool) asking {
 	if rule != nil {
 		return rule.Evaluate

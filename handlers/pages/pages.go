@@ -95,8 +95,8 @@ func noticing(address, name, value string) string {
 	return address + separator + url.Values{leftOut: {name}}.Encode()
 }
 
-// KeepNotice adds to address, to which a request is redirected, the notices about parameters left out on the way to the
-// request's own address.
+// KeepNotice returns the address of a redirect with the notices of the current page about parameters that were left
+// out.
 func KeepNotice(c echo.Context, address string) string {
 	for _, name := range c.QueryParams()[leftOut] {
 		address = noticing(address, name, "")

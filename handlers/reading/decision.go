@@ -67,7 +67,7 @@ func byRisk(all []report.Summary) []report.Summary {
 	return results.Report{All: all}.Shown(results.Query{Sort: results.DefaultSort})
 }
 
-// urgency orders questions by their verdicts: first failed, then in doubt, then not judged, then passed.
+// urgency returns a question's rank by its verdicts: failed comes first, then in doubt, not judged and passed.
 func urgency(reviews []review.Review) int {
 	return slices.Index([]string{string(review.Fail), results.ReviewDisagree, string(review.Unsure), results.ReviewOpen,
 		string(review.Pass)}, results.Opinion(reviews))

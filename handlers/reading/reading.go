@@ -198,7 +198,7 @@ type Contents struct {
 	Only map[int64]bool
 }
 
-// renderLink writes the link to the comments on the question with a number or, for 0, on the whole, if there is one.
+// renderLink writes the link to the comments on a question or, for number 0, on the task, if readers may comment.
 func (c Contents) renderLink(ctx context.Context, w io.Writer, number int) error {
 	if !c.MayComment {
 		return nil

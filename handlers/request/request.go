@@ -102,8 +102,8 @@ const (
 	ProjectCookie = "project"
 )
 
-// hostPrefix begins the names of cookies over HTTPS: browsers do not let other sites, including subdomains and the
-// parent domain, set such a cookie.
+// hostPrefix is the prefix of the names of cookies over HTTPS: browsers do not let other sites, including subdomains
+// and the parent domain, set such a cookie.
 const hostPrefix = "__Host-"
 
 // CookieName returns the name of a cookie in browsers.

@@ -13,7 +13,7 @@ import (
 	"wending/views/paths"
 )
 
-// ColumnPrefix begins the parameters that filter questions by a column of their dataset.
+// ColumnPrefix is the prefix of the parameters that filter questions by a column of their dataset.
 const ColumnPrefix = paths.ColumnPrefix
 
 // sliceNumbers are the parameters that filter questions by the latency, tokens and cost of their runs.

@@ -68,7 +68,7 @@ const (
 // ofOneRun recognises the columns of a table with a row for each question: run_2_response_body.
 var ofOneRun = regexp.MustCompile(`^run_([0-9]{1,3})_(.+)$`)
 
-// variablePrefix begins the columns of variables in reports of this product.
+// variablePrefix is the prefix of the columns of variables in reports of this product.
 const variablePrefix = "var_"
 
 // column is a column of a table.

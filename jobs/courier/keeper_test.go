@@ -179,7 +179,7 @@ func TestTimesOfBackups(t *testing.T) {
 	require.Error(t, err)
 }
 
-// The progress of a backup is reported for the database and for the whole.
+// The progress of a backup is reported for the database and for the whole backup.
 func TestABackupReportsItsProgress(t *testing.T) {
 	t.Parallel()
 	k, _ := keeper(t, io.Discard)

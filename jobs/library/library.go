@@ -106,7 +106,7 @@ type Agent struct {
 	Prices
 }
 
-// Each secret is sealed for its entry and for its place there.
+// Each secret is sealed for its entry and for one of these fields, so that it cannot be moved to another.
 const (
 	keyPlace        = "/key"
 	headersPlace    = "/headers"

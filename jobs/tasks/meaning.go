@@ -80,7 +80,7 @@ func (n New) MeaningCalls() int {
 	return len(n.Dataset.Rows)
 }
 
-// Group has a model group the answers of a task that has ended by meaning, without calling its agents. The model
+// Group has a model group by meaning the answers of a task that has ended, without calling the task's agents. The model
 // replaces any previous one.
 func (s *Service) Group(ctx context.Context, by db.Actor, task db.Task, model NewTarget) (db.Task, error) {
 	if err := s.addGrouper(&task, &model); err != nil {

@@ -28,7 +28,7 @@ type Target struct {
 	Poll *protocol.Poll
 }
 
-// Each secret is sealed for its target and for its place there, so that none can be moved elsewhere.
+// Each secret is sealed for its target and for one of these fields, so that it cannot be moved to another.
 const (
 	payloadPlace  = "/payload"
 	queryPlace    = "/query"

@@ -143,8 +143,8 @@ func (b Beside) Both() templ.Component {
 	})
 }
 
-// sideOf names the side that an answer belongs to, for screens on which the answers stand below each other: 0 is the
-// earlier one.
+// sideOf names the side that an answer belongs to, for screens on which one answer is below the other: 0 is the earlier
+// one.
 func sideOf(ctx context.Context, n int) templ.Attributes {
 	return templ.Attributes{"data-label": text.T(ctx, []string{"compare.a", "compare.b"}[n])}
 }

@@ -1161,8 +1161,8 @@ func voicePart(a *Aligned, answers []int, isLoud bool) templ.Component {
 	})
 }
 
-// groupsPart has a line for each answer: the first place where it differs in words. The line of the most common answer
-// opens all places, one after another.
+// groupsPart has a line for each answer. The line of the most common answer opens to show all places, one after
+// another; the line of any other answer shows the first place where its words differ.
 func groupsPart(a *Aligned) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

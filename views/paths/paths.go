@@ -371,7 +371,7 @@ func WithView(path string, id uuid.UUID) string {
 	return WithQuery(path, url.Values{SavedParameter: {id.String()}})
 }
 
-// ColumnPrefix begins the parameters that narrow a report by a column of its dataset.
+// ColumnPrefix is the prefix of the parameters that narrow a report by a column of its dataset.
 const ColumnPrefix = "column."
 
 // MarginPrefix is the prefix of parameters for how much worse a number may be in the second of two compared tasks.

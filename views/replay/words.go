@@ -41,7 +41,7 @@ type Tail struct {
 	Tools  int `query:"tools"`
 }
 
-// log is the addition to a log for the events after a tail.
+// log holds what the events after a tail add to a log.
 type log struct {
 	// Continued is appended to the text of the last line that was shown.
 	Continued string

@@ -160,7 +160,7 @@ const (
 	confirmedPart = "confirmed."
 )
 
-// ComparisonParts lists all parts of a comparison, the whole first.
+// ComparisonParts lists all parts of a comparison; the first one has all its questions.
 func ComparisonParts() []string {
 	parts := []string{""}
 	for _, group := range measure.ChangeGroups {
@@ -1414,7 +1414,7 @@ func (m quantity) isReal() bool {
 	return m.isShown() || m.change.IsConstant() && *m.change.Mean != 0
 }
 
-// lead says which side is better, and in what.
+// lead returns a sentence that names the better side, and the measures in which it is better.
 func (c Comparison) lead(locale text.Locale) string {
 	names := map[string][]string{}
 	for _, m := range c.measures(locale) {

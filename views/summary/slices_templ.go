@@ -413,7 +413,7 @@ func sliceRow(s Summary, slice report.Slice, one report.SliceVariant, isFirst bo
 	})
 }
 
-// spread says between which values a column's shares lie, and whether chance alone could explain it.
+// spread states a column's lowest and highest share, and whether chance alone could explain the difference.
 func (s Summary) spread(locale text.Locale, of Spread) string {
 	low, high, figure := of.Lowest, of.Highest, locale.Text("variants.measure."+s.mainFigure())
 	if low.Share == high.Share {

@@ -56,7 +56,7 @@ func negatedLimits() []limit {
 	return all
 }
 
-// adverbs stand before a verb, and limit the number after it: 最多放 2 天.
+// adverbs come before a verb, and limit the number after it: 最多放 2 天.
 var adverbs = []limit{
 	{"至少", AtLeast}, {"最少", AtLeast}, {"起码", AtLeast}, {"最短", AtLeast}, {"最低", AtLeast},
 	{"最多", AtMost}, {"至多", AtMost}, {"最长", AtMost}, {"最高", AtMost}, {"顶多", AtMost},

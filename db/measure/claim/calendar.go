@@ -133,7 +133,7 @@ func (d *Document) behind(i int) int {
 	return before
 }
 
-// isBehindMonth reports whether 每月, 次月 and the like stand before i.
+// isBehindMonth reports whether 每月, 次月 or a similar word comes before i.
 func (d *Document) isBehindMonth(i int) bool {
 	before := d.behind(i)
 	return d.At(before) == '月' && strings.ContainsRune("每当次本该上下", d.At(before-1))

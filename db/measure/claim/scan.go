@@ -138,7 +138,7 @@ func newDocument(answer string) *Document {
 	return &Document{Text: t, Taken: make([]bool, len(t.Runes)), Claims: make([]Claim, 0, len(t.Runes)/16+4)}
 }
 
-// finishReading interprets claims that stand next to each other.
+// finishReading completes the claims: it parses amounts, joins ranges, and marks calculations and other words.
 func (d *Document) finishReading() {
 	d.letterAlone()
 	for k := range d.Claims {

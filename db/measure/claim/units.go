@@ -28,7 +28,7 @@ const cents = "¢"
 // dollars maps the letters before a dollar sign to currencies.
 var dollars = map[string]string{"hk": "HKD", "us": "USD", "a": "AUD", "c": "CAD", "nt": "TWD", "s": "SGD"}
 
-// The units by spelling. Each line: class, base, factor, names.
+// units maps spellings to units. The arguments of define are a class, a base unit, a factor and spellings.
 var units = func() map[string]unit {
 	all := map[string]unit{}
 	define := func(c Class, base string, factor float64, names string) {

@@ -84,8 +84,8 @@ func BenchmarkPairOf1000Characters(b *testing.B) {
 	require.Positive(b, digits)
 }
 
-// question returns different answers of about the given number of characters: each consists of one answer from every
-// base in turn.
+// question returns different answers of about the given number of characters. Each consists of answers to the bases,
+// one after another, in varying wordings.
 func question(b testing.TB, answers, characters int) []string {
 	b.Helper()
 	bases := readLines[base](b, "bases.jsonl")

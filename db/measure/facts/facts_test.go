@@ -346,7 +346,7 @@ func TestTheSameSaidInAnotherWay(t *testing.T) {
 	}
 }
 
-// Nobody misses a fact that the other answer states in words that are not a fact themselves.
+// A fact is not missing if the other answer states it in words that are not read as a fact.
 func TestNothingIsMissingThatIsSaidInOtherWords(t *testing.T) {
 	t.Parallel()
 	for _, p := range []struct {

@@ -11,7 +11,7 @@ import (
 	"wending/db/measure/facts"
 )
 
-// hostile answers are the seeds of the fuzzer.
+// hostile has answers with which the fuzzer begins.
 var hostile = []string{
 	"", " ", "\x00\xff\xfe", "第", "第条", "百分之", "¥", "$-", "1,", "1.2.", "1-2-", "半", "| | |\n|---|",
 	"{\"a\": [1, {\"b\": \"c\"}]}",

@@ -1,4 +1,4 @@
-// Package agenttest plays agents for tests, over real HTTP.
+// Package agenttest simulates agents for tests, over real HTTP.
 package agenttest
 
 import (

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Conversations plays an agent of the default protocol that takes part in conversations. It remembers its answers,
+// Conversations simulates an agent of the default protocol that takes part in conversations. It remembers its answers,
 // and checks that each history consists of answers that it gave earlier to questions of the same series.
 type Conversations struct {
 	mu   sync.Mutex

@@ -269,7 +269,7 @@ func TestTheFirstTokenIsTheAnswersOwn(t *testing.T) {
 	require.Zero(t, only.FirstToken, "there is no answer whose first token it could be")
 }
 
-// heldTap closes thought at the first piece of reasoning.
+// heldTap closes the channel thought when the first piece of reasoning arrives.
 type heldTap struct {
 	Tap
 	thought chan struct{}

@@ -15,7 +15,7 @@ import (
 // MaxText is the maximum length of an answer's text in bytes; a longer answer fails with RESPONSE_TOO_LARGE.
 const MaxText = wire.MaxText
 
-// BrokenBefore begins the error message of an answer that a broken connection cut off.
+// BrokenBefore is the beginning of the error message of an answer that a broken connection cut off.
 const BrokenBefore = "The connection broke before the answer's end: "
 
 // reader builds an answer from a response in one protocol.
