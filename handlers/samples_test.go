@@ -137,7 +137,7 @@ func (s *site) judgedTask(t *testing.T) (task, sample string) {
 	return task, drawn.ID
 }
 
-// Every cell of the table that compares a judge with people links to exactly the answers that it counts, side by side.
+// Every cell of the table that compares a judge with people links to the answers that it counts, and to no others.
 func TestAnswersOnWhichJudgeAndPeoplePart(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)

@@ -52,7 +52,7 @@ func TestWhatWasBegunIsNeverWithoutAnEntry(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// The cost of an entry for a request: added at the end, and stored beforehand with Begin.
+// The cost of an entry for a request: added only at the end, or begun first and then completed.
 func BenchmarkEntry(b *testing.B) {
 	store, _ := dbtest.Open(b)
 	log := people.NewAuditLog(store, sealer(b, 1))

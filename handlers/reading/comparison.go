@@ -109,7 +109,7 @@ func ReviewsOf(reviews []review.Review, variant int) (of []review.Review) {
 	return of
 }
 
-// opinionOf sums up the verdicts on a question. Verdicts on answers that have been replaced do not count.
+// opinionOf sums up the verdicts on a question, ignoring verdicts on answers that have been replaced.
 func opinionOf(verdicts []review.Review) (opinion string) {
 	for _, one := range verdicts {
 		switch {

@@ -595,7 +595,7 @@ func comparedAsked(c Comparison, pair ComparedPair) templ.Component {
 	})
 }
 
-// comparedFindings list what became worse or better, the changed facts, and the facts of the standard answer that the
+// comparedFindings lists what became worse or better, the changed facts, and the facts of the standard answer that the
 // second task contradicts.
 func comparedFindings(c Comparison, pair ComparedPair) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {

@@ -571,7 +571,7 @@ func meters(p Project) templ.Component {
 	})
 }
 
-// stale links to the page for signing in again, which the requested action requires.
+// stale asks the user to sign in again, which the requested action requires, and links to the page for that.
 func stale(key, again string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

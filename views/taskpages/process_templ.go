@@ -703,7 +703,7 @@ func totalText(locale text.Locale, use engine.ToolUse) string {
 	return text.Seconds(locale, &seconds)
 }
 
-// newestRuns list the newest answers, each with its call.
+// newestRuns lists the newest answers, each with its call.
 func newestRuns(p Process) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

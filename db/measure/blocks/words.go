@@ -7,7 +7,8 @@ import (
 	"wending/db/measure/passage"
 )
 
-// words cuts a text into the words by which it is compared: by the rules of UAX #29, and Chinese by the word list.
+// words cuts a text into the words by which texts are compared: Chinese by the word list, all else by the rules of UAX
+// #29.
 func words(text string) (tokens []string) {
 	from := 0 // where the current run of Chinese characters begins
 	at := 0

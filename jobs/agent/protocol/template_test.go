@@ -33,7 +33,7 @@ func TestValuesTakeThePlacesOfTheirNames(t *testing.T) {
 	require.Equal(t, []string{"b", "c"}, protocol.MissingNames(values, "{{b}} {{answer}}", "{{c}}{{b}}"))
 }
 
-// A template cannot expand its values beyond a limit, nor make finding its names slow.
+// The length of a rendered template is limited, and so is the number of names that are found in a template.
 func TestATemplateIsBounded(t *testing.T) {
 	t.Parallel()
 	value := strings.Repeat("x", 40_000)
