@@ -581,7 +581,7 @@ func Page(frame ui.Frame, run Run) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = foldedInLine(run.Item.StandardAnswer).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = StandardText(run.Item.StandardAnswer, false).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
