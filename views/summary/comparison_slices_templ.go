@@ -677,8 +677,8 @@ func (c Comparison) sliceRows(locale text.Locale) []slicedRow {
 		rows[n].of = of
 		for k := n * len(names); k < (n+1)*len(names); k++ {
 			cell := slicedCell{all[k].shown(all[k].change.Mean, all[k].difference), all[k].interval(locale), ""}
-			if low, high := all[k].change.Low, all[k].change.High; !all[k].isBetterBelow && low != nil && max(-*low, *high) > 1 {
-				cell.interval = locale.Text("compare.slices.few") // nothing is excluded: a difference of shares is at most 1
+			if low, high := all[k].change.Low, all[k].change.High; !all[k].isBetterBelow && low != nil && (max(-*low, *high) > 1 || *low == *high) {
+				cell.interval = locale.Text("compare.slices.few") // it excludes nothing, or nothing varies
 			}
 			if adjusted[k] != nil && *adjusted[k] <= measure.Significance {
 				cell.class = all[k].class()
