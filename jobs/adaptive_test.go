@@ -19,7 +19,7 @@ import (
 	"wending/jobs/agent/agenttest"
 )
 
-// adaptive makes a task repeat its questions, up to most runs each.
+// adaptive makes a task adaptive; runs and most are the minimum and maximum number of runs of a question.
 func adaptive(runs, most int, change func(*db.NewTask)) func(*db.NewTask) {
 	return func(n *db.NewTask) {
 		n.Task.RunsPerItem, n.Task.Adaptive = runs, &db.Adaptive{MaxRuns: most, Confidence: 0.95}

@@ -74,7 +74,7 @@ func spentOf(own []engine.Standing, purses map[purse]*state) *engine.Standing {
 // many is more units than any launch has.
 const many = 1 << 40
 
-// unitsIn returns how many units of a cost fit into an amount, at most many; negative if the amount is negative.
+// unitsIn returns how many units of a cost fit into an amount, capped at the constant many; negative if the amount is.
 func unitsIn(amount, perUnit decimal.Decimal) int64 {
 	fits, most := amount.Div(perUnit).Floor(), decimal.NewFromInt(many)
 	switch {

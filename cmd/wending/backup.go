@@ -37,8 +37,8 @@ const (
 	assetsName  = "assets"
 )
 
-// database calls work with the address of the database: the configured one, the running program's, or the address of a
-// server started for this call.
+// database calls the function work with the address of the database: the configured one, the running program's, or the
+// address of a server started for this call.
 func (s *Settings) database(ctx context.Context, work func(url string) error) error {
 	if s.DatabaseURL != "" {
 		return work(s.directURL(s.DatabaseURL))

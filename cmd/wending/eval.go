@@ -124,7 +124,7 @@ func (c evalCommand) options(spec gate.Spec, stdout io.Writer, stderr errorWrite
 	return options, nil
 }
 
-// onOwnServers calls work with a temporary server that is removed afterwards with all its data.
+// onOwnServers calls the function work with a temporary server, which is removed afterwards with all its data.
 func onOwnServers(ctx context.Context, own Settings, log *slog.Logger,
 	work func(ctx context.Context, address string) error) (err error) {
 	folder, err := os.MkdirTemp("", "wending-eval-")

@@ -70,8 +70,8 @@ type verifyAuditCommand struct {
 
 type sealAuditCommand struct{}
 
-// withPeople calls work with the accounts in the configured database or, without one, in the data folder's database,
-// even while the program runs.
+// withPeople calls the function work with the accounts in the configured database or, without one, in the data folder's
+// database, even while the program runs.
 func (s *Settings) withPeople(ctx context.Context, work func(*db.Store, people.People) error) error {
 	if _, err := os.Stat(filepath.Join(s.DataDir, "postgres")); err != nil && s.DatabaseURL == "" {
 		return fmt.Errorf("there is no installation in %s: set DATA_DIR or DATABASE_URL as for the server", s.DataDir)
@@ -218,7 +218,7 @@ func (c addUserCommand) Run(ctx context.Context, s *Settings, stdout io.Writer, 
 	})
 }
 
-// named calls work with the account of the given name.
+// named calls the function work with the account of the given name.
 func (s *Settings) named(ctx context.Context, name string, work func(identity.Service, people.User) error,
 	action string, after map[string]any) error {
 	return s.withPeople(ctx, func(store *db.Store, accounts people.People) error {

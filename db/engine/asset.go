@@ -336,10 +336,10 @@ type ClaimedAsset struct {
 // ClaimFor is how long a claim lasts unless it is renewed.
 const ClaimFor = 30 * time.Second
 
-// Claim claims at most free assets that are due, previews last, and counts an attempt for each. held is the number of
-// places that each task already occupies in this process. A task gets another place only while the number of free
-// places exceeds the number that it occupies, so that slow downloads leave places for other tasks (dynamic
-// thresholds: Choudhury and Hahne, 1998).
+// Claim claims due assets, previews last, and counts an attempt for each; the parameter free is the number of free
+// slots. held is the number of slots that each task already occupies in this process. A task gets another slot only
+// while more slots are free than it occupies, so that slow downloads leave slots for other tasks (dynamic thresholds:
+// Choudhury and Hahne, 1998).
 func (s Assets) Claim(ctx context.Context, free int, held map[uuid.UUID]int) (claimed []ClaimedAsset, err error) {
 	const claim = `
 		WITH due AS (

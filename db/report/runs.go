@@ -35,7 +35,7 @@ func (r Report) EachAnswer(ctx context.Context, itemIDs []int64, limit int, yiel
 	return pg.EachRow(ctx, r.db, "read the answers", query, []any{pq.Int64Array(itemIDs), limit}, yield)
 }
 
-// EachCurrentRun calls yield with the whole current runs of one item, in order of variant and run_index, one at a time.
+// EachCurrentRun calls yield with each current run of one item, in full, in order of variant and run_index.
 func (r Report) EachCurrentRun(ctx context.Context, itemID int64, yield func(db.Run) error) error {
 	const query = `
 		SELECT ` + db.RunColumns + `, r.response_body, r.reasoning

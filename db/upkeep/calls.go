@@ -302,7 +302,8 @@ func storeSamples(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, samples []
 	return nil
 }
 
-// inBatches calls store with some values at a time, until next returns nil or an error. A nil next has no values.
+// inBatches calls the function store with batches of values, until the function next returns nil or an error. If next
+// is nil, there are no values.
 func inBatches[T any](next func() (*T, int, error), store func([]*T) error) error {
 	for isDone := next == nil; !isDone; {
 		some := []*T{}

@@ -41,7 +41,7 @@ func (c *fields) isText(field string) bool {
 	return true
 }
 
-// text reads a text of up to most characters; if isRequired is set, it must not be empty.
+// text reads a text with at most the given number of characters; if isRequired is set, it must not be empty.
 func (c *fields) text(field string, most int, isRequired bool, to *string) {
 	if !c.isText(field) {
 		return

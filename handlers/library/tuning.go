@@ -60,9 +60,9 @@ type tunedAnswer struct {
 	verdict evaluate.Verdict
 }
 
-// tune has a changed evaluator judge up to most answers that both people and the evaluator have judged. The evaluator's
-// version is the newest one that can be compared with people. Answers on which the changed evaluator reaches no verdict
-// count for neither version.
+// tune has a changed evaluator judge at most the given number of answers that both people and the evaluator have
+// judged. The evaluator's version is the newest one that can be compared with people. Answers on which the changed
+// evaluator reaches no verdict count for neither version.
 func tune(ctx context.Context, service *library.Service, evaluator uuid.UUID, most int,
 	ask asking) (t tuned, err error) {
 	scope, reviews := request.ScopeOf(ctx), review.New(service.Tasks.Store)

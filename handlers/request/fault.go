@@ -198,12 +198,12 @@ func (l Limit) told(locale text.Locale) string {
 	return locale.TextWith(l.key, l.args)
 }
 
-// Between allows integers from least to most.
+// Between allows integers in the given range, both ends included.
 func Between(least, most int) Limit {
 	return Limit{"error.range.number", map[string]any{"Min": least, "Max": most}}
 }
 
-// ValuesBetween allows lists of least to most values.
+// ValuesBetween allows lists whose number of values is in the given range, both ends included.
 func ValuesBetween(least, most int) Limit {
 	return Limit{"error.range.count", map[string]any{"Want": fmt.Sprintf("%d–%d", least, most)}}
 }
@@ -216,7 +216,7 @@ func OneOf(choices ...string) Limit {
 	return Limit{"error.range.choice", map[string]any{"Choices": strings.Join(choices, ", ")}}
 }
 
-// TextUpTo allows texts of up to most characters, without control characters.
+// TextUpTo allows texts with at most the given number of characters, and without control characters.
 func TextUpTo(most int) Limit { return Limit{"error.range.text", map[string]any{"Max": most}} }
 
 // ValidText allows strings, as opposed to other JSON values.
@@ -239,7 +239,7 @@ func ValidPoll() Limit { return Limit{key: "error.range.poll"} }
 // ValidRate allows N/s, N/m or unlimited.
 func ValidRate() Limit { return Limit{key: "error.range.rate"} }
 
-// LongTextUpTo allows texts of up to most characters, which may have several lines.
+// LongTextUpTo allows texts with at most the given number of characters, which may have several lines.
 func LongTextUpTo(most int) Limit { return Limit{"error.range.long", map[string]any{"Max": most}} }
 
 // ValidRule describes the fault in a rule's configuration. why is a reason in the form that reason.Because returns.
@@ -264,7 +264,7 @@ func Unique() Limit { return Limit{key: "error.range.unique"} }
 // RunsToReplay allows only a question or unit that has runs, because a link to a replay needs some.
 func RunsToReplay() Limit { return Limit{key: "error.range.replay"} }
 
-// SensitivePattern allows words, and RE2 patterns between slashes, of up to most characters.
+// SensitivePattern allows words, and RE2 patterns between slashes, with at most the given number of characters.
 func SensitivePattern(most int) Limit {
 	return Limit{"error.range.pattern", map[string]any{"Max": most}}
 }
@@ -315,7 +315,7 @@ func ValidEntries() Limit { return Limit{key: "error.range.saved"} }
 // ValidWebhookSecret allows a secret of Standard Webhooks.
 func ValidWebhookSecret() Limit { return Limit{key: "error.range.webhook_secret"} }
 
-// ValidAddresses allows up to most e-mail addresses.
+// ValidAddresses allows at most the given number of e-mail addresses.
 func ValidAddresses(most int) Limit {
 	return Limit{"error.range.addresses", map[string]any{"Max": most}}
 }
@@ -337,7 +337,7 @@ func ValidCronField(field, value string) Limit {
 // CronNever allows cron expressions that fire at some time.
 func CronNever() Limit { return Limit{key: "error.range.cron_never"} }
 
-// CronOften allows cron expressions whose times are at least least minutes apart.
+// CronOften allows cron expressions whose times are at least the given number of minutes apart.
 func CronOften(least int) Limit {
 	return Limit{"error.range.cron_often", map[string]any{"Min": least}}
 }

@@ -52,8 +52,8 @@ func newRelayPool(memory, disk int64) *RelayPool {
 // Waiting returns how many bytes wait for slow readers in memory and on disk.
 func (p *RelayPool) Waiting() (memory, disk int64) { return p.memory.taken.Load(), p.disk.taken.Load() }
 
-// Through runs produce with a relay in place of *w. It calls made when the response is complete, possibly before the
-// client has read it. It returns once the client has read the response, and returns the first failure.
+// Through runs produce with a relay in place of *w. It calls the function made when the response is complete, possibly
+// before the client has read it. It returns once the client has read the response, and returns the first failure.
 func (p *RelayPool) Through(w *http.ResponseWriter, produce func() error, made func()) error {
 	direct, failure := *w, errors.New("no response was written")
 	r := p.open(direct)

@@ -210,7 +210,7 @@ type answersOutput struct {
 	Pagination json.RawMessage `json:"pagination"`
 }
 
-// results asks for a page of a task's results and describes each question with say.
+// results requests a page of a task's results, and describes each question by calling the function say.
 func (c client) results(ctx context.Context, task ofTask, query url.Values,
 	say func(*texts, answered) saidQuestion) (any, error) {
 	var page struct {

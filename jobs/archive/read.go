@@ -131,7 +131,8 @@ func (a *Archiver) store(ctx context.Context, r *reader, h header, n newTask, is
 	return err
 }
 
-// storeFiles stores the files of an archive, and calls store to store the task; if that fails, it removes the files.
+// storeFiles stores the files of an archive, and calls the function store to store the task; if that fails, it removes
+// the files.
 func (a *Archiver) storeFiles(ctx context.Context, r *reader, runs *runs, h header,
 	store func([]assetOfLine) error) error {
 	id := runs.task.Task.ID
@@ -149,8 +150,8 @@ func (a *Archiver) storeFiles(ctx context.Context, r *reader, runs *runs, h head
 	return err
 }
 
-// storeDataset stores the uploaded file of questions, if the archive has it, and calls store to store the task: both
-// or neither.
+// storeDataset stores the uploaded file of questions, if the archive has it, and calls the function store to store the
+// task. It stores both or neither.
 func (a *Archiver) storeDataset(ctx context.Context, r *reader, h header, id uuid.UUID, store func() error) error {
 	if !h.HasDataset {
 		return store()

@@ -127,7 +127,7 @@ func TestTwoMachinesShareABucket(t *testing.T) {
 	require.Equal(t, 7, pointed)
 }
 
-// A task whose files arrive slowly leaves places for the files of other tasks.
+// A task whose files arrive slowly leaves slots for the files of other tasks.
 func TestFilesThatDripLeavePlacesToOthers(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})

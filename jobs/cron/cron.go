@@ -229,7 +229,7 @@ func (p Plan) hasNeighbouringDays() bool {
 	}
 }
 
-// Missed counts the plan's times after one time, up to and including another, but counts no further than most.
+// Missed counts the plan's times after one time, up to and including another. It stops counting at the given maximum.
 func (p Plan) Missed(after, upTo time.Time, most int) (count int) {
 	for next := p.Next(after); !next.IsZero() && !next.After(upTo) && count < most; next = p.Next(next) {
 		count++

@@ -360,8 +360,8 @@ func TestARuleThatTakesTooMuchIsSwitchedOff(t *testing.T) {
 		Subject{Answer: "well"}).Passed)
 }
 
-// A caller that no longer needs a verdict does not wait for a place or for the verdict, and this does not count
-// against the rule.
+// A caller that no longer needs a verdict waits neither for a free child process nor for the verdict, and this does not
+// count against the rule.
 func TestJudgingEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	full := newPool()

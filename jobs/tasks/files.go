@@ -87,7 +87,8 @@ type inMemory struct{ *bytes.Reader }
 
 func (inMemory) Close() error { return nil }
 
-// ImportFile stores the file of an imported task's questions, and calls store to store the task: both or neither.
+// ImportFile stores the file of an imported task's questions, and calls the function store to store the task. It stores
+// both or neither.
 func (s *Service) ImportFile(ctx context.Context, id uuid.UUID, extension string, content io.Reader, size int64,
 	store func() error) error {
 	if err := s.Files.Put(ctx, pending(datasetKey(id, extension)), content, size); err != nil {

@@ -233,7 +233,7 @@ func HasControl(text string) bool {
 	return !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl)
 }
 
-// isLine reports whether a text is a single line with no more than most characters.
+// isLine reports whether a text is a single line with at most the given number of characters.
 func isLine(text string, most int) bool {
 	return utf8.RuneCountInString(text) <= most && !HasControl(text)
 }

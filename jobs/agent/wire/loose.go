@@ -126,8 +126,8 @@ func (r *looseReader) skip() {
 	}
 }
 
-// endOr returns place or, if place is negative or less than least, which means that nothing was found, the end of the
-// text.
+// endOr returns place. If place is negative or below least, which means that nothing was found, it returns the end of
+// the text.
 func endOr(text string, place int, least ...int) int {
 	if place < 0 || len(least) > 0 && place < least[0] {
 		return len(text)
