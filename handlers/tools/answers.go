@@ -178,7 +178,7 @@ func (a answered) say(t *texts) saidQuestion {
 	return said
 }
 
-// sayAnswers adds the standard answer and the answers, each cut to most characters.
+// sayAnswers adds the standard answer and the answers, each cut to the given number of characters.
 func (a answered) sayAnswers(t *texts, said *saidQuestion, most int) {
 	if a.StandardAnswer != "" {
 		said.StandardAnswer = t.wrap(&a.StandardAnswer, most)

@@ -277,7 +277,7 @@ func (k Keeper) thumbnail(ctx context.Context, a engine.Asset, file io.ReadSeeke
 	return key, k.Files.Put(ctx, key, bytes.NewReader(small), int64(len(small)))
 }
 
-// makeThumbnail recovers from a panic of the decoder.
+// makeThumbnail makes a thumbnail, and turns a panic of the decoder into an error.
 func makeThumbnail(ctx context.Context, file io.ReadSeeker) (small []byte, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {

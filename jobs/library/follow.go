@@ -113,8 +113,7 @@ func (s *Service) ChangedSince(ctx context.Context, source db.Task) (names []str
 	return names, nil
 }
 
-// savedAt returns when the entry of a target was last saved; for a model, when it or its provider was, whichever is
-// later.
+// savedAt returns when the entry of a target was last saved. For a model, a later change of its provider counts, too.
 func (s *Service) savedAt(ctx context.Context, scope db.Scope, target db.Target) (at time.Time, err error) {
 	if target.Kind == db.TargetAgent {
 		row, err := s.Entries.Agents.Get(ctx, scope, *target.LibraryID)

@@ -279,8 +279,8 @@ func Pairs(id uuid.UUID) string { return Task(id) + "/pairs" }
 // PairsOf is like Pairs, for the variants with these numbers.
 func PairsOf(id uuid.UUID, a, b int) string { return WithQuery(Pairs(id), matchup(a, b)) }
 
-// NextPair returns the address that redirects to the next pair, after the question with the number after, that waits
-// for the reader's verdict.
+// NextPair returns the address that redirects to the next pair that waits for the reader's verdict. The search starts
+// after the question with the number that the parameter after holds.
 func NextPair(id uuid.UUID, a, b, after int) string {
 	values := matchup(a, b)
 	values.Set("after", strconv.Itoa(after))
