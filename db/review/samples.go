@@ -215,7 +215,13 @@ func (r Reviews) Judged(ctx context.Context, taskID uuid.UUID) (judged []JudgedR
 	const read = `
 		SELECT e.evaluator, r.item_id, r.variant, r.run_index, e.passed, people.passes > people.fails AS person,
 			s.item_id IS NOT NULL AS is_sampled
-		FROM evaluation_runs r
+		FROM (
+			SELECT DISTINCT i.id
+			FROM evaluation_items i
+			JOIN reviews v ON v.item_id = i.id
+			WHERE i.task_id = $1
+		) i -- people judge few questions, so these are found first
+		JOIN evaluation_runs r ON r.item_id = i.id
 		CROSS JOIN LATERAL (
 			SELECT count(*) FILTER (WHERE said.verdict = 'PASS') AS passes,
 				count(*) FILTER (WHERE said.verdict = 'FAIL') AS fails
@@ -381,16 +387,20 @@ func (r Reviews) Fits(ctx context.Context, task db.Task) (map[int]Fit, error) {
 	if err != nil {
 		return nil, err
 	}
-	byEvaluator := map[int][]Labelled{}
+	byEvaluator, hasSample := map[int][]Labelled{}, false
 	for _, one := range judged {
 		byEvaluator[one.Evaluator] = append(byEvaluator[one.Evaluator], one.Labelled)
+		hasSample = hasSample || one.IsSampled
 	}
 	type row struct {
 		Evaluator, Runs, Passes, Questions int
 	}
 	fits := map[int]Fit{}
 	for _, evaluator := range task.Evaluators { // also those without a verdict
-		fits[evaluator.Number] = FitOf(nil, Judgements{})
+		fits[evaluator.Number] = FitOf(byEvaluator[evaluator.Number], Judgements{})
+	}
+	if !hasSample { // only the correction of a random sample needs the number of all verdicts
+		return fits, nil
 	}
 	err = pg.EachRow(ctx, r.db, "count the judges' verdicts", count, []any{task.ID}, func(one row) error {
 		fits[one.Evaluator] = FitOf(byEvaluator[one.Evaluator], Judgements{one.Runs, one.Passes, one.Questions})
