@@ -667,7 +667,7 @@ func empty(list List) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				}
-				if list.HasDemo && slices.Contains([]Kind{Prompts, Models, Providers}, list.Kind) {
+				if list.HasDemo && slices.Contains([]Kind{Prompts, Models, Providers, Agents}, list.Kind) {
 					templ_7745c5c3_Err = DemoButton().Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
