@@ -76,12 +76,20 @@ func TestTheFormsSpeakWithAFullLibrary(t *testing.T) {
 		b.do(
 			fetch.Enable().WithPatterns([]*fetch.RequestPattern{{URLPattern: program.url + "/tasks",
 				ResourceType: network.ResourceTypeDocument}}))
-		var isLoading bool
-		b.evaluate(
-			`document.getElementById("submit").click(); document.querySelector("html.is-loading main[aria-busy=true]") !== null`,
-			&isLoading)
-		require.True(t, isLoading, "a page that is asked for shows that it is coming")
-		b.sees("#submit:disabled", "创建中...")
+		// One script clicks and looks, because a page that is being left may not answer another one.
+		var sending struct {
+			IsLoading, IsDisabled bool
+			Text                  string
+		}
+		b.do(chromedp.Evaluate(`new Promise(resolve => {
+			const submit = document.getElementById("submit");
+			submit.click();
+			const IsLoading = document.querySelector("html.is-loading main[aria-busy=true]") !== null;
+			setTimeout(() => resolve({ IsLoading, IsDisabled: submit.disabled, Text: submit.textContent }));
+		})`, &sending, awaitPromise))
+		require.True(t, sending.IsLoading, "a page that is asked for shows that it is coming")
+		require.True(t, sending.IsDisabled, "a second click does nothing")
+		require.Contains(t, sending.Text, "创建中...")
 		select {
 		case id := <-held:
 			b.do(fetch.ContinueRequest(id), fetch.Disable())
