@@ -20,12 +20,9 @@ import (
 func startRedisServer(t *testing.T, arguments ...string) string {
 	t.Helper()
 	binary := dbtest.Need(t, "redis-server")
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := listener.Addr().String()
+	address := dbtest.FreeAddress(t)
 	_, port, err := net.SplitHostPort(address)
 	require.NoError(t, err)
-	require.NoError(t, listener.Close())
 	command := exec.Command(binary, append(arguments, "--port", port, "--bind", "127.0.0.1", "--dir", t.TempDir(),
 		"--save", "")...)
 	require.NoError(t, command.Start())

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -72,13 +71,8 @@ type redisServer struct {
 
 func startRedis(t *testing.T) *redisServer {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	require.NoError(t, err)
-	require.NoError(t, listener.Close())
-	s := &redisServer{dir: t.TempDir(), port: port}
-	s.client = redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + port})
+	s := &redisServer{dir: t.TempDir(), port: dbtest.FreePort(t)}
+	s.client = redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + s.port})
 	require.NoError(t, s.start())
 	t.Cleanup(func() { _ = s.client.Close(); s.kill() })
 	return s

@@ -4,16 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"mime/multipart"
 	"net"
 	"net/http"
@@ -516,12 +510,7 @@ func TestEverythingWorksBehindATransactionModePooler(t *testing.T) {
 // its address.
 func startPooler(t *testing.T, binary, database string) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	require.NoError(t, err)
-	require.NoError(t, listener.Close())
-	dir := dbtest.Folder(t)
+	port, dir := dbtest.FreePort(t), dbtest.Folder(t)
 	users, settings := filepath.Join(dir, "users.txt"), filepath.Join(dir, "pgbouncer.ini")
 	require.NoError(t, os.WriteFile(users, []byte(`"wending" ""`+"\n"), 0o644))
 	require.NoError(t, os.WriteFile(settings,
@@ -651,18 +640,11 @@ func TestAWebProcessRetiresWithANewerSchema(t *testing.T) {
 func TestTheHealthCheckSpeaksTLS(t *testing.T) {
 	t.Parallel()
 	write := func(name string) (cert, key string) {
-		secret, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		require.NoError(t, err)
-		template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour),
-			DNSNames: []string{name}}
-		made, err := x509.CreateCertificate(rand.Reader, template, template, &secret.PublicKey, secret)
-		require.NoError(t, err)
-		private, err := x509.MarshalPKCS8PrivateKey(secret)
-		require.NoError(t, err)
+		certificate, private := dbtest.SelfSigned(t, name)
 		dir := t.TempDir()
 		cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-		require.NoError(t, os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: made}), 0o600))
-		require.NoError(t, os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
+		require.NoError(t, os.WriteFile(cert, certificate, 0o600))
+		require.NoError(t, os.WriteFile(key, private, 0o600))
 		return cert, key
 	}
 	cert, key := write("wending.example")

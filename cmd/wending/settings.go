@@ -12,6 +12,7 @@ import (
 	"wending/db"
 	"wending/db/people"
 	"wending/db/pg"
+	"wending/handlers/access"
 	"wending/jobs"
 	"wending/jobs/blob"
 	"wending/jobs/tasks"
@@ -195,11 +196,7 @@ func (s Settings) hosts() []string {
 // listensOnLoopback reports whether only this machine can reach the pages.
 func listensOnLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || (ip != nil && ip.IsLoopback())
+	return err == nil && access.IsLoopback(host)
 }
 
 // sensitivePatterns returns the lines of SENSITIVE_PATTERNS that are not blank.

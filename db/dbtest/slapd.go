@@ -2,13 +2,6 @@ package dbtest
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
 	"net"
 	"os"
 	"os/exec"
@@ -87,7 +80,7 @@ func StartSlapd(t testing.TB, ldif string) *Slapd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	certificate, key := selfSigned(t)
+	certificate, key := SelfSigned(t, "127.0.0.1")
 	for name, content := range map[string][]byte{
 		"slapd": program, "cert.pem": certificate, "key.pem": key, "entries.ldif": []byte(slapdRoots + "\n" + ldif),
 		"slapd.conf": []byte(strings.ReplaceAll(slapdConfig, "FOLDER", dir)),
@@ -101,7 +94,7 @@ func StartSlapd(t testing.TB, ldif string) *Slapd {
 	if err != nil {
 		t.Fatalf("slapadd: %v: %s", err, output)
 	}
-	plain, secure := freeAddress(t), freeAddress(t)
+	plain, secure := FreeAddress(t), FreeAddress(t)
 	s := &Slapd{Plain: "ldap://" + plain, Secure: "ldaps://" + secure, CAFile: filepath.Join(dir, "cert.pem")}
 	s.command = exec.Command(binary, "-d", "0", "-f", config, "-h", s.Plain+" "+s.Secure)
 	var said bytes.Buffer
@@ -123,39 +116,4 @@ func StartSlapd(t testing.TB, ldif string) *Slapd {
 func (s *Slapd) Stop() {
 	_ = s.command.Process.Kill()
 	_ = s.command.Wait()
-}
-
-// freeAddress returns an address of this machine at which nothing listens.
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
-}
-
-// selfSigned returns a certificate for 127.0.0.1 and its key (PEM).
-func selfSigned(t testing.TB) (certificate, key []byte) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "a directory"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	signed, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	encoded, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed}),
-		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})
 }

@@ -191,7 +191,16 @@ func summariseItems(isJudged, withMeasures bool, like string) string {
 	ORDER BY i.sort_key`
 }
 
-// asNumber matches the number of a question as people write it.
+// AsNumber returns the number of a question from a text that is one as people write it: 46, #46 or 第46题.
+func AsNumber(text string) (number int, isNumber bool) {
+	found := asNumber.FindStringSubmatch(text)
+	if found == nil {
+		return 0, false
+	}
+	number, err := strconv.Atoi(found[1])
+	return number, err == nil
+}
+
 var asNumber = regexp.MustCompile(`^(?:#|第)? ?([1-9][0-9]{0,5}) ?题?$`)
 
 // Summaries returns a summary of each of the task's items, in the order of pages and exports, based on the runs of
@@ -223,9 +232,9 @@ func (r Report) Summaries(ctx context.Context, task db.Task, variant int, text s
 	if err != nil {
 		return nil, pg.Classify("search the questions", err)
 	}
-	if number := asNumber.FindStringSubmatch(text); number != nil {
+	if number, isNumber := AsNumber(text); isNumber {
 		for n := range summaries {
-			summaries[n].Matches = summaries[n].Matches || strconv.Itoa(summaries[n].Number) == number[1]
+			summaries[n].Matches = summaries[n].Matches || summaries[n].Number == number
 		}
 	}
 	return summaries, r.countAnswers(ctx, task.ID, summaries, variant)

@@ -395,16 +395,19 @@ func (r Reviews) Fits(ctx context.Context, task db.Task) (map[int]Fit, error) {
 	type row struct {
 		Evaluator, Runs, Passes, Questions int
 	}
+	all := map[int]Judgements{}
+	if hasSample { // only the correction of a random sample needs the number of all verdicts
+		err := pg.EachRow(ctx, r.db, "count the judges' verdicts", count, []any{task.ID}, func(one row) error {
+			all[one.Evaluator] = Judgements{one.Runs, one.Passes, one.Questions}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
 	fits := map[int]Fit{}
 	for _, evaluator := range task.Evaluators { // also those without a verdict
-		fits[evaluator.Number] = FitOf(byEvaluator[evaluator.Number], Judgements{})
+		fits[evaluator.Number] = FitOf(byEvaluator[evaluator.Number], all[evaluator.Number])
 	}
-	if !hasSample { // only the correction of a random sample needs the number of all verdicts
-		return fits, nil
-	}
-	err = pg.EachRow(ctx, r.db, "count the judges' verdicts", count, []any{task.ID}, func(one row) error {
-		fits[one.Evaluator] = FitOf(byEvaluator[one.Evaluator], Judgements{one.Runs, one.Passes, one.Questions})
-		return nil
-	})
-	return fits, err
+	return fits, nil
 }

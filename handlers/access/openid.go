@@ -49,13 +49,17 @@ func (o *OpenID) Check() error {
 		return errors.New(
 			"AUTH=oidc needs OIDC_ISSUER, an address such as https://id.example/realms/staff, and OIDC_CLIENT_ID")
 	}
-	address := net.ParseIP(issuer.Hostname())
-	isLocal := issuer.Hostname() == "localhost" || address != nil && address.IsLoopback()
-	if issuer.Scheme == "http" && !isLocal {
+	if issuer.Scheme == "http" && !IsLoopback(issuer.Hostname()) {
 		return fmt.Errorf("OIDC_ISSUER is %s, but must be https: otherwise anyone on the network path could sign in as "+
 			"anyone", o.Issuer)
 	}
 	return nil
+}
+
+// IsLoopback reports whether a host is this machine.
+func IsLoopback(host string) bool {
+	address := net.ParseIP(host)
+	return host == "localhost" || address != nil && address.IsLoopback()
 }
 
 func (o *OpenID) issuer() string { return o.Issuer }

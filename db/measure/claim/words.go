@@ -325,7 +325,7 @@ func (d *Document) isUndone(denial *Claim, i, end int) bool {
 	return end >= len(d.Runes) || d.IsClauseEnd(end) || strings.ContainsRune("。；;！!？?、.\n ", d.Runes[end])
 }
 
-// become makes a statement, which now ends at end, say something else.
+// become changes the polarity of a claim and extends the claim to end.
 func (c *Claim) become(p Polarity, end int) {
 	c.Polarity, c.To, c.Key, c.Value = p, end, p.String(), p.String()
 }

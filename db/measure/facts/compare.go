@@ -736,11 +736,11 @@ func (s *side) isIdiom(f *claim.Claim) bool {
 	return f.Class == claim.ClassCount && f.Raw == "1" && s.At(at) == '一'
 }
 
-// weekdaysCalled are names of the days from Monday to Friday, and of the other two.
-var weekdaysCalled = map[bool][]string{true: {"工作日", "weekdays"}, false: {"周末", "weekend", "双休日"}}
+// The names of the days from Monday to Friday, and of the other two.
+var workdays, weekend = []string{"工作日", "weekdays"}, []string{"周末", "weekend", "双休日"}
 
-// otherNames returns words for a fact that are not facts themselves: 十节 for 10 节, 周末 for Saturday. They tell that an
-// answer says the same, but not that it says something else.
+// otherNames returns words that state a fact without being read as facts: 十节 for 10 节, 周末 for Saturday. An answer
+// that contains one of them does not leave the fact out. An answer without them may still state it.
 func (s *side) otherNames(f *claim.Claim) []string {
 	switch {
 	case f.Class == claim.ClassWeekday:
@@ -748,11 +748,11 @@ func (s *side) otherNames(f *claim.Claim) []string {
 		if f.IsRange() {
 			first, last = &s.Claims[f.First], &s.Claims[f.Last]
 		}
-		if isWhole := first.Key == passage.Weekdays[1] && last.Key == passage.Weekdays[5]; isWhole {
-			return weekdaysCalled[true]
-		}
-		if first.Key == passage.Weekdays[6] || first.Key == passage.Weekdays[7] {
-			return weekdaysCalled[false]
+		switch {
+		case first.Key == passage.Weekdays[1] && last.Key == passage.Weekdays[5]:
+			return workdays
+		case first.Key == passage.Weekdays[6] || first.Key == passage.Weekdays[7]:
+			return weekend
 		}
 	case f.IsBare():
 		noun := s.At(s.Blanks(f.To))
