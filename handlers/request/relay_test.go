@@ -91,6 +91,7 @@ func TestAStuckReaderHoldsNobodyUp(t *testing.T) {
 			ended <- pool.Through(&w, func() error { return writeAll(w, text) }, func() { made <- time.Since(start) })
 		}()
 		require.Equal(t, patience, <-made)
+		synctest.Wait() // until the rest, less than a piece, has been passed on
 		memory, disk := pool.Waiting()
 		require.EqualValues(t, (maxPieces+1)*piece, memory, "one of them is being sent")
 		require.EqualValues(t, len(text)-(maxPieces+1)*piece, disk)
