@@ -43,14 +43,14 @@ func methodOf(r *http.Request) string {
 	return r.Method
 }
 
-// settledAfter is how many bytes of a body net/http keeps to determine the length; after that the headers no longer
-// change.
+// settledAfter is the number of bytes of a body that net/http buffers to determine Content-Length. Once more has been
+// written, the headers no longer change.
 const settledAfter = 2048
 
 // errHeadSent stops the production of a response to a HEAD request.
 var errHeadSent = errors.New("the headers have been sent, and HEAD has no body")
 
-// headWriter accepts only as much of a body as is needed to determine the headers.
+// headWriter accepts only as much of a body as net/http needs to determine the headers.
 type headWriter struct {
 	http.ResponseWriter
 	end     context.CancelCauseFunc
@@ -69,7 +69,7 @@ func (w *headWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// FlushError is for http.ResponseController. A response that is flushed is a stream, whose headers are final.
+// FlushError is called by http.ResponseController. A response that is flushed is a stream, whose headers are final.
 func (w *headWriter) FlushError() error {
 	if w.isSent {
 		return errHeadSent
@@ -80,14 +80,14 @@ func (w *headWriter) FlushError() error {
 	return err
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap is called by http.ResponseController.
 func (w *headWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// methods are all methods that routes use.
+// methods lists all methods that routes use.
 var methods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 
-// findMethods finds the methods of each path. The router cannot do that here, because it lets a group's middleware
-// answer all requests without a route.
+// findMethods sets the context's Allow value for OPTIONS requests and for requests with a method that their path does
+// not have. The router does not do that here, because it finds the catch-all routes of groups with middleware instead.
 func (s *Server) findMethods(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
@@ -132,8 +132,8 @@ func nameMethods(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// maxHeaderBytes is the maximum size of a request's line and headers. The HTTP server's own limit is larger: its
-// refusal would be neither JSON nor a page.
+// maxHeaderBytes is the maximum size of a request's line and headers. The HTTP server's own limit is larger, because
+// the response to a request that exceeds it is neither JSON nor a page.
 const maxHeaderBytes = 64 << 10
 
 // refuseLargeHeaders refuses requests whose line and headers exceed maxHeaderBytes.

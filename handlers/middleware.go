@@ -74,8 +74,8 @@ func (s *Server) logRequests(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// traceRequests exports a span of each request by its route: paths and queries may contain secrets. Requests for static
-// files, by monitoring, and with spans – which may be our own – have none.
+// traceRequests exports a span for each request, named after its route because paths and queries may contain secrets.
+// Requests for static files, probes and metrics get no span, nor do requests that deliver spans, which may be our own.
 func traceRequests(tracer trace.Tracer) echo.MiddlewareFunc {
 	omitted := []string{paths.Live, paths.Ready, paths.Health, paths.Metrics, paths.Traces}
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
@@ -107,8 +107,8 @@ func traceRequests(tracer trace.Tracer) echo.MiddlewareFunc {
 	}
 }
 
-// loggedPath returns a request's path without the secret of a link; a path without a route may contain such a secret,
-// too.
+// loggedPath returns a request's path without a share link's secret. A path without a route may contain such a secret
+// too, for example if a character was added to the link.
 func loggedPath(c echo.Context) string {
 	path := c.Request().URL.Path
 	switch {
@@ -120,8 +120,8 @@ func loggedPath(c echo.Context) string {
 	return path
 }
 
-// stuckAfter is how long a client may read nothing before it is considered gone: the response holds resources –
-// memory, a database connection – that others need.
+// stuckAfter is how long a client may read nothing before it is considered gone. Its response holds memory and perhaps
+// a database connection, which others need.
 const stuckAfter = 30 * time.Second
 
 // endStuckReaders gives every write of a response a deadline. It must come before every middleware that may write.
@@ -133,7 +133,7 @@ func endStuckReaders(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// patientWriter sets a deadline at every write. The last deadline also applies to what the server sends after the
+// patientWriter sets a deadline before every write. The last deadline also applies to what the server sends after the
 // handler has returned.
 type patientWriter struct {
 	http.ResponseWriter
@@ -141,7 +141,8 @@ type patientWriter struct {
 	set        time.Time
 }
 
-// Write writes in pieces: a slow client can read one piece of a large text in time, even if not the whole text.
+// Write writes b in pieces, because a slow client can read one piece in time, but perhaps not the whole of a large
+// text.
 func (w *patientWriter) Write(b []byte) (written int, err error) {
 	const piece = 64 << 10
 	for {
@@ -170,14 +171,14 @@ func (w *patientWriter) postpone() {
 	}
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap is called by http.ResponseController.
 func (w *patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// maxRequestID is the maximum length of a request id from a client.
+// maxRequestID is the maximum length, in bytes, of a request id from a client.
 const maxRequestID = 64
 
-// dropOddRequestID removes a client's request id, which is logged and sent back, unless it is short and has only
-// plain characters.
+// dropOddRequestID removes a client's request id, which would be logged and sent back, unless it is short and consists
+// of ASCII letters, digits, "-", "_" and ".".
 func dropOddRequestID(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		header := c.Request().Header
@@ -245,7 +246,8 @@ func requestMetrics(registry *prometheus.Registry) echo.MiddlewareFunc {
 	})
 }
 
-// knownMethod returns the method of a request; "other" stands for all that clients invent.
+// knownMethod returns the method of a request for metrics and traces, or "other" if it is none of the usual ones:
+// clients can invent methods.
 func knownMethod(r *http.Request) string {
 	method := methodOf(r)
 	if method == http.MethodHead || method == http.MethodOptions || slices.Contains(methods, method) {

@@ -26,7 +26,7 @@ const (
 	probeUnknown = "unknown"
 )
 
-// health is the answer to a probe. Checks are absent from /livez.
+// health is the response to a probe. Checks are absent from /livez.
 type health struct {
 	Status  string            `json:"status"`
 	Version string            `json:"version"`
@@ -40,7 +40,7 @@ func (p Probes) Live(w http.ResponseWriter, _ *http.Request) {
 }
 
 // Ready returns 200 if the process can do its work, and 503 if the database is unavailable or has a newer schema. Redis
-// is not checked: without it everything still works, a few seconds later.
+// is not checked: without it everything still works, with a delay of a few seconds.
 func (p Probes) Ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 3*time.Second)
 	defer cancel()

@@ -1,5 +1,5 @@
-// Package handlers is the product's HTTP side: it mounts the pages and the API, and the middleware of every
-// request.
+// Package handlers serves the product over HTTP: it mounts the pages and the API, with the middleware that every
+// request passes through.
 package handlers
 
 import (
@@ -57,7 +57,7 @@ type Config struct {
 	Store  *db.Store
 	Queue  tasks.Waker
 	Agents *agent.Client
-	// Models calls saved models; different rules apply to their addresses.
+	// Models calls saved models, whose addresses ModelGuard checks.
 	Models     *agent.Client
 	Guard      *guard.Guard
 	ModelGuard *guard.Guard
@@ -69,8 +69,8 @@ type Config struct {
 	Files *blob.Disk
 	// Space measures the disk on which data is stored; nil means that it is not watched.
 	Space func() (blob.Space, error)
-	// SensitivePatterns match what no launch may send (people.ParsePattern); they apply to projects without their own
-	// list.
+	// SensitivePatterns match content that no launch may send, in the syntax of people.ParsePattern. They apply to
+	// projects without a list of their own.
 	SensitivePatterns []string
 	// Assets are the files that agents produce, each of at most AssetBytes.
 	Assets     blob.Store
@@ -81,28 +81,28 @@ type Config struct {
 	RateCeiling string
 	// MaxActiveTasks is how many tasks may run at once; zero means no limit.
 	MaxActiveTasks int
-	// MonthCost is the maximum cost per month in each currency, a decimal number; empty means no limit.
+	// MonthCost is the maximum cost per month in each currency, as a decimal number; empty means no limit.
 	MonthCost string
-	// ScheduleMinutes is the minimum interval between the times of a schedule; 0 means no minimum.
+	// ScheduleMinutes is the minimum interval between two firings of a schedule, in minutes; 0 means no minimum.
 	ScheduleMinutes int
-	// HistoryDays is how many days replaced runs are kept, and UploadDays is how many days the files of tasks that have
-	// ended are kept; 0 means forever.
+	// HistoryDays is how many days replaced runs are kept, and UploadDays is how many days files are kept after their task
+	// has ended; 0 means forever.
 	HistoryDays, UploadDays int
 	// DefaultLang is used until a user picks a language.
 	DefaultLang string
-	// DemoURL is the demo agent's address, DemoModelsURL is the base URL of the models that it plays, and DemoTicket is
-	// the ticket that gives the demo's tasks access to them; empty means that no demo agent is running.
+	// DemoURL is the demo agent's address, DemoModelsURL is the base URL of the models that it imitates, and DemoTicket is
+	// the ticket that lets the demo's tasks call them. All are empty if no demo agent is running.
 	DemoURL, DemoModelsURL, DemoTicket string
 	// Hosts are the names of this site, in addition to local names and IP addresses. If Hosts is empty and the site has
 	// accounts, requests that do not come over loopback may use any name.
 	Hosts []string
-	// DatabaseURL leads to the database itself, bypassing any pooler: changes of tasks are announced over it. If it
-	// is empty, they are not announced, and live pages are a little slower.
+	// DatabaseURL connects directly to the database, bypassing any pooler, because changes of tasks are announced by the
+	// database itself. If it is empty, they are not announced, and live pages are updated a little later.
 	DatabaseURL string
 	// Closing is closed when the server shuts down and streams must end; nil means never.
 	Closing <-chan struct{}
-	// Retired is closed when a newer version of the program has migrated the database: only probes and metrics are
-	// answered from then on. nil means never.
+	// Retired is closed when a newer version of the program has migrated the database; from then on, only probes, metrics
+	// and static files are served. nil means never.
 	Retired  <-chan struct{}
 	Registry *prometheus.Registry
 	// Tracer exports spans of requests; nil means that requests are not traced.
@@ -121,7 +121,8 @@ type Config struct {
 
 // Access configures sign-in. Its zero value means that there are no accounts: every client may do everything.
 type Access struct {
-	// HasAccounts reports that people sign in: with passwords or passkeys or, if OpenID or Directory is set, with those.
+	// HasAccounts reports that people must sign in, with a password or a passkey or, if OpenID or Directory is set, with
+	// that.
 	HasAccounts bool
 	OpenID      *access.OpenID
 	Directory   *access.Directory
@@ -175,7 +176,7 @@ type Server struct {
 	library   *library.Service
 	guard     *access.Guard
 	signIns   access.SignInConfig
-	// routes are the routes of all methods and paths.
+	// routes contains the method and path of every route, such as "GET /tasks".
 	routes map[string]bool
 	// document returns the OpenAPI document, which is generated once.
 	document func() ([]byte, error)
@@ -238,8 +239,8 @@ func New(config Config) (*Server, error) {
 	return s, s.guard.Require(e.Routes())
 }
 
-// addressOf returns the function that finds the client address of a request, as reported by trusted proxies if
-// there are any.
+// addressOf returns the function that finds the client address of a request: the one that trusted proxies report or,
+// without trusted proxies, the address of the connection.
 func (s *Server) addressOf() echo.IPExtractor {
 	if len(s.Access.Trusted) == 0 {
 		return echo.ExtractIPDirect()
@@ -318,8 +319,8 @@ func (s *Server) mount(e *echo.Echo) {
 	compressed.GET(paths.OpenAPI, s.openAPI)
 }
 
-// Run announces changes of tasks to live pages, refreshes the rights of a provider's or directory's accounts, and
-// cleans up after crashes, until ctx ends.
+// Run announces changes of tasks to live pages, refreshes the rights of accounts that come from a provider or
+// directory, and cleans up after crashes, until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.announce(ctx) })
@@ -329,7 +330,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// sweep cleans up now and every hour. It leaves files that are younger than an hour, which may still be in use.
+// sweep cleans up now and every hour. It keeps files that are less than an hour old, which may still be in use.
 func (s *Server) sweep(ctx context.Context) {
 	tick := time.NewTicker(time.Hour)
 	defer tick.Stop()
@@ -371,7 +372,7 @@ func (s *Server) announce(ctx context.Context) error {
 	})
 }
 
-// Document returns the OpenAPI description of the API, as it is served.
+// Document returns the OpenAPI document that the API serves.
 func (s *Server) Document() ([]byte, error) { return s.document() }
 
 func (s *Server) openAPI(c echo.Context) error {
@@ -382,7 +383,7 @@ func (s *Server) openAPI(c echo.Context) error {
 	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, document)
 }
 
-// answerError turns an error into a response, and is the only place that does.
+// answerError turns an error into a response; nothing else does.
 func (s *Server) answerError(err error, c echo.Context) {
 	r := c.Request()
 	f := request.FaultOf(err)

@@ -1,5 +1,5 @@
 // Package access authenticates people and programs: it has the sign-in pages, and one check that authorizes every
-// request to pages and API.
+// request to the pages and the API.
 package access
 
 import (
@@ -29,13 +29,13 @@ import (
 // Config holds the dependencies of a Guard.
 type Config struct {
 	People people.People
-	// HasAccounts reports that people sign in; otherwise every client may do everything.
+	// HasAccounts reports that people must sign in; otherwise every client may do everything.
 	HasAccounts bool
 	// NeedsSecond reports that every local account must have a passkey.
 	NeedsSecond bool
-	// Quotas count uploaded files.
+	// Quotas counts uploaded files against the projects' quotas.
 	Quotas people.Quotas
-	// Audit records who did what; Failed is called if that fails.
+	// Audit records who did what. Failed is called with the error if an entry cannot be stored.
 	Audit  people.AuditLog
 	Failed func(ctx context.Context, err error)
 	// Trusted are the proxies that are trusted to report the client's address and protocol.
@@ -46,11 +46,12 @@ type Config struct {
 	Log        *slog.Logger
 }
 
-// Guard checks requests.
+// Guard checks whether requests are allowed.
 type Guard struct {
 	Config
 	routes map[string]bool
-	// publicPaths are the paths that have a public method: for them, it is no secret which methods exist.
+	// publicPaths are the paths that have at least one public method. A request to them with another method is told which
+	// methods exist, even if nobody has signed in.
 	publicPaths map[string]bool
 
 	mu   sync.Mutex
@@ -95,15 +96,15 @@ func (g *Guard) Require(routes []*echo.Route) error {
 	return nil
 }
 
-// switched are the rules of routes that a configuration may leave out.
+// switched are the rules whose routes may be missing, because settings can turn them off.
 var switched = []string{ruleName(http.MethodGet, paths.Metrics), ruleName(http.MethodPost, paths.MCP),
 	ruleName(http.MethodPost, paths.Traces)}
 
 // ruleName returns the name that the rules use for a route.
 func ruleName(method, path string) string { return method + " " + path }
 
-// ask holds the credentials of a request and the object it is about. The request can be checked again while it is
-// being answered.
+// ask holds the credentials of a request and the object it is about, with which the request can be checked again while
+// it is being answered.
 type ask struct {
 	rule Rule
 	// token and session are the credentials; empty means none.
@@ -209,7 +210,8 @@ func visitor(info request.Info) string {
 	return info.Actor.Address
 }
 
-// read reads the credentials of a request and the object it is about.
+// read returns the credentials of a request and the object it is about, which it finds as the rule says. It refuses a
+// session's request from another site's page.
 func (g *Guard) read(c echo.Context, rule Rule) (asked ask, err error) {
 	r := c.Request()
 	asked = ask{rule: rule, project: cmp.Or(r.Header.Get("X-Wending-Project"), c.QueryParam("project"))}
@@ -381,8 +383,8 @@ func (g *Guard) withAll(ctx context.Context, own []people.Membership) ([]people.
 	return own, err
 }
 
-// choose finds the project that a request is about: the object's, the requested one, the browser's last one, or the
-// account's first. Objects in projects that the caller is not a member of appear not to exist.
+// choose finds the project that a request is about: the object's or, if there is none, the requested one, the browser's
+// last one, or the account's first. Objects in projects that the caller is not a member of appear not to exist.
 func (g *Guard) choose(ctx context.Context, info request.Info, asked ask) (request.Info, error) {
 	if !g.HasAccounts {
 		return g.chooseAny(ctx, info, asked)
@@ -454,7 +456,7 @@ func (g *Guard) chooseAny(ctx context.Context, info request.Info, asked ask) (re
 	return info, err
 }
 
-// projectOf returns the kind, the project and the name of the object that a path names.
+// projectOf returns the kind, the project and the name of the object whose id the request contains.
 func (g *Guard) projectOf(ctx context.Context, asked ask) (kind db.Kind, of uuid.UUID, name string, err error) {
 	kind = "entry"
 	switch asked.rule.object {
@@ -484,7 +486,7 @@ func keepsProject(c echo.Context, asked ask, info request.Info) bool {
 }
 
 // lead answers a request whose sender must complete another step first. A request for a page is redirected to that
-// step, which afterwards leads back to the page.
+// step, from which the user then returns to the page. there returns the address of the step; back is the page.
 func lead(c echo.Context, err error, there func(back string) string) error {
 	r := c.Request()
 	if request.IsAPI(r) {
@@ -528,8 +530,8 @@ func (g *Guard) IsSecure(r *http.Request) bool {
 // SessionCookie is the cookie that authenticates the browser's session.
 const SessionCookie = "wending"
 
-// SessionOf returns the session secret of a request; empty means none. Over HTTPS, the cookie's name has a prefix that
-// lets only this site set it.
+// SessionOf returns the session secret in a request's cookie; empty means none. Over HTTPS, the cookie's name has a
+// prefix that lets only this site set it.
 func SessionOf(r *http.Request) string {
 	cookie, err := r.Cookie(request.CookieName(request.From(r.Context()).IsSecure, SessionCookie))
 	if err != nil {
@@ -579,11 +581,11 @@ func (g *Guard) Recheck(ctx context.Context) {
 	}
 }
 
-// recheckEvery is how often rights are checked again, because rights can expire without a notification.
+// recheckEvery is the interval at which rights are checked again, because rights can expire without a notification.
 const recheckEvery = 5 * time.Second
 
-// Run rechecks requests in progress whenever rights change, until ctx ends. databaseURL must lead to the database
-// itself, not to a pooler; if it is empty, changes take effect within recheckEvery.
+// Run rechecks requests in progress whenever rights change, until ctx ends. databaseURL must connect to the database
+// directly, not through a pooler; if it is empty, changes take effect within recheckEvery.
 func (g *Guard) Run(ctx context.Context, databaseURL string) error {
 	changed := make(chan struct{}, 1)
 	var listening sync.WaitGroup

@@ -13,7 +13,7 @@ import (
 // begun is the state of a flow that begins in one request and ends in another. The browser keeps it, sealed, so that
 // unfinished flows need no storage here and no visitor can block others.
 type begun struct {
-	// Until is when the flow must have ended, by the database's clock.
+	// Until is the time by which the flow must have ended, by the database's clock.
 	Until  time.Time       `json:"until"`
 	Detail json.RawMessage `json:"detail"`
 }
@@ -54,7 +54,8 @@ func (h *handler) open(ctx context.Context, kind, kept string, detail any) error
 	return json.Unmarshal(found.Detail, detail)
 }
 
-// maxNext is the maximum length of the path to which a sign-in redirects, because cookies and headers contain it.
+// maxNext is the maximum length, in bytes, of the path to which a sign-in redirects, because cookies and headers
+// contain it.
 const maxNext = 1000
 
 // nextOf returns the path to which a sign-in redirects: text if it is on this site, or else the list of tasks.

@@ -23,20 +23,21 @@ import (
 
 // DirectoryConfig are the settings of an LDAP directory; the comments name the environment variables.
 type DirectoryConfig struct {
-	URL string // LDAP_URL: ldaps://host or ldap://host
+	URL string // LDAP_URL: ldaps://host or ldap://host, optionally with a port
 	// StartTLS (LDAP_STARTTLS) encrypts connections to ldap:// addresses before anything else is sent.
 	StartTLS bool
-	// CAFile (LDAP_CA_FILE) holds the only certificate authorities (PEM) that are trusted to name the server; empty means
-	// the system's.
+	// CAFile (LDAP_CA_FILE) is a PEM file of the certificate authorities to trust instead of the system's; empty means the
+	// system's.
 	CAFile string
 	// BindDN and BindPassword (LDAP_BIND_DN, LDAP_BIND_PASSWORD) are the account that searches; without them the directory
 	// is searched anonymously.
 	BindDN, BindPassword string
-	BaseDN               string // LDAP_BASE_DN: where people are
+	BaseDN               string // LDAP_BASE_DN: the base below which people are searched
 	// UserFilter (LDAP_USER_FILTER) finds the entry of a person; {name} is what the person typed. Empty means
 	// DefaultUserFilter.
 	UserFilter string
-	// GroupBaseDN (LDAP_GROUP_BASE_DN) is where the groups are that count, also those in memberOf; empty means BaseDN.
+	// GroupBaseDN (LDAP_GROUP_BASE_DN) is the base of the groups that grant roles; groups elsewhere are ignored, even
+	// those in memberOf. Empty means BaseDN.
 	GroupBaseDN string
 	// GroupFilter (LDAP_GROUP_FILTER) finds the groups of an entry; {dn} is its DN and {name} its uid or sAMAccountName.
 	// Empty means DefaultGroupFilter.
@@ -50,11 +51,11 @@ const (
 	DefaultGroupFilter = "(|(member={dn})(uniqueMember={dn})(memberUid={name}))"
 )
 
-// Limits on what is asked of a directory.
+// Limits on requests to a directory.
 const (
-	directoryTime = 10 * time.Second // for a sign-in, or a check, with all its requests
-	maxGroups     = 1000             // of one person
-	// maxLogin is the maximum length of the name that a person types, in bytes: that of an e-mail address.
+	directoryTime = 10 * time.Second // for all requests of one sign-in or check together
+	maxGroups     = 1000             // groups of one person that a search may return
+	// maxLogin is the maximum length, in bytes, of the name that a person types, which may be an e-mail address.
 	maxLogin = 254
 )
 
@@ -63,7 +64,7 @@ type Directory struct {
 	DirectoryConfig
 	address   string // host:port
 	tls       *tls.Config
-	isSecure  bool // from the first byte on (ldaps)
+	isSecure  bool // encrypted from the first byte on (ldaps)
 	groupBase *ldap.DN
 	roles     []Grant
 }
@@ -88,7 +89,7 @@ func NewDirectory(config DirectoryConfig) (*Directory, error) {
 		return nil, errors.New("AUTH=ldap needs LDAP_BASE_DN, such as ou=people,dc=example,dc=com")
 	}
 	for _, one := range []struct{ setting, dn string }{{"LDAP_BASE_DN", d.BaseDN}, {"LDAP_BIND_DN", d.BindDN}} {
-		// Active Directory also accepts name@domain and DOMAIN\name to bind
+		// Active Directory also lets accounts bind as name@domain or DOMAIN\name
 		if _, err := ldap.ParseDN(one.dn); err != nil && (one.setting != "LDAP_BIND_DN" || strings.Contains(one.dn, "=")) {
 			return nil, fmt.Errorf("%s is %q, but must be a DN such as ou=people,dc=example,dc=com", one.setting, one.dn)
 		}
@@ -158,25 +159,26 @@ func fill(filter, name, dn string) string {
 	return strings.NewReplacer("{name}", ldap.EscapeFilter(name), "{dn}", ldap.EscapeFilter(dn)).Replace(filter)
 }
 
-// IsPlain reports that passwords travel to the directory unencrypted.
+// IsPlain reports whether passwords travel to the directory unencrypted.
 func (d *Directory) IsPlain() bool { return !d.isSecure && !d.StartTLS }
 
-// issuer is the same for all directories, because the ids of entries are unique everywhere: a directory may move to
-// another server or be searched from another base.
+// issuer is the same for all directories, because the ids of entries are globally unique. A directory can therefore
+// move to another server or be searched from another base without losing its accounts.
 func (d *Directory) issuer() string { return "ldap" }
 
 func (d *Directory) grants() []Grant { return d.roles }
 
-// renewsWithin is the whole idle time, so that people need not type their password again after an idle hour.
+// renewsWithin is as long as a session may be idle, so that people need not type their password again after an idle
+// hour.
 func (d *Directory) renewsWithin() time.Duration { return people.IdleLimit }
 
-// Reasons for which a directory does not know a person.
+// The reasons why no entry is found for a person.
 var (
 	errNobody  = errors.New("no entry matches, or it is locked")
 	errSeveral = errors.New("more than one entry matches: make LDAP_USER_FILTER or LDAP_BASE_DN stricter")
 )
 
-// consultation is a connection to the directory, as the service account, about one person.
+// consultation is a connection to the directory, authenticated as the service account, for requests about one person.
 type consultation struct {
 	*Directory
 	conn  *ldap.Conn
@@ -185,8 +187,8 @@ type consultation struct {
 	end func()
 }
 
-// consult finds the entry of the person with a login name. It returns errNobody or errSeveral unless there is exactly
-// one. All requests, with those about the entry, must be answered within directoryTime.
+// consult connects and finds the entry of the person with a login name. It returns errNobody or errSeveral unless there
+// is exactly one. All requests until end is called must be answered within directoryTime.
 func (d *Directory) consult(ctx context.Context, login string) (about *consultation, err error) {
 	about, err = d.connect(ctx)
 	if err == nil {
@@ -236,7 +238,7 @@ func (d *Directory) connect(ctx context.Context) (*consultation, error) {
 	return about, nil
 }
 
-// bindService authenticates as the service account; without one, as nobody.
+// bindService authenticates as the service account or, if there is none, binds anonymously.
 func (a *consultation) bindService() error {
 	if a.BindDN == "" {
 		return a.conn.UnauthenticatedBind("")
@@ -247,15 +249,15 @@ func (a *consultation) bindService() error {
 	return nil
 }
 
-// ids are the attributes that identify an entry permanently, also if it is renamed; objectGUID is binary.
+// ids are the attributes that identify an entry permanently, even if it is renamed; objectGUID is binary.
 var ids = []string{"entryUUID", "objectGUID", "nsUniqueId", "ipaUniqueID"}
 
-// attributes are what is read of an entry.
+// attributes are the attributes that are requested for a person's entry.
 var attributes = append([]string{"uid", "sAMAccountName", "displayName", "cn", "mail", "memberOf", "userAccountControl",
 	"pwdAccountLockedTime", "nsAccountLock"}, ids...)
 
 // search returns at most limit entries; if there are more, err has the code ldap.LDAPResultSizeLimitExceeded. Aliases
-// and referrals are not followed, because they may lead out of the base.
+// and referrals are not followed, because they may point outside the base.
 func (a *consultation) search(base, filter string, limit int, attributes []string) ([]*ldap.Entry, error) {
 	found, err := a.conn.Search(ldap.NewSearchRequest(base, ldap.ScopeWholeSubtree, ldap.NeverDerefAliases, limit,
 		int(directoryTime/time.Second), false, filter, attributes, nil))
@@ -278,8 +280,8 @@ func (a *consultation) find(filter string) (*ldap.Entry, error) {
 	return entries[0], nil
 }
 
-// isLocked reports that an administrator of the directory has locked an entry: in Active Directory, OpenLDAP with
-// password policies, or 389 Directory Server and FreeIPA.
+// isLocked reports whether an administrator of the directory has locked an entry: in Active Directory, in OpenLDAP with
+// password policies, or in 389 Directory Server and FreeIPA.
 func isLocked(entry *ldap.Entry) bool {
 	const disabled = 2 // ADS_UF_ACCOUNTDISABLE
 	flags, _ := strconv.ParseInt(entry.GetEqualFoldAttributeValue("userAccountControl"), 10, 64)
@@ -302,12 +304,13 @@ func (a *consultation) subject() string {
 	return ""
 }
 
-// errUnidentified means that no id of an entry can be read. A DN would not do, because another person may get it later.
+// errUnidentified means that no id of an entry can be read. A DN cannot be used instead, because another person may get
+// the same DN later.
 var errUnidentified = errors.New("the entry has none of " + strings.Join(ids, ", ") +
 	" that LDAP_BIND_DN can read: allow it to read one")
 
-// proves reports whether a password is the entry's. The consultation ends with it, because the connection is no longer
-// the service account's.
+// proves reports whether password belongs to the entry. The consultation cannot be used afterwards, because its
+// connection is no longer authenticated as the service account.
 func (a *consultation) proves(password string) (bool, error) {
 	if password == "" { // servers accept an empty password without checking it (RFC 4513, section 5.1.2)
 		return false, nil
@@ -347,7 +350,7 @@ func (a *consultation) claims() (said claims, err error) {
 	}
 	for _, dn := range groups {
 		parsed, err := ldap.ParseDN(dn)
-		if err != nil || !a.groupBase.AncestorOfFold(parsed) { // elsewhere, others may make groups of the same name
+		if err != nil || !a.groupBase.AncestorOfFold(parsed) { // others may create such groups outside the base
 			continue
 		}
 		said.Groups = append(said.Groups, strings.ToLower(parsed.RDNs[0].Attributes[0].Value))
@@ -368,8 +371,8 @@ func (d *Directory) askAgain(ctx context.Context, kept tokens) (said claims, nex
 	return said, kept, err
 }
 
-// Check connects to the directory, looks for any person and reads that person's groups. It returns what to do if that
-// fails.
+// Check connects to the directory, finds any person and reads that person's groups. It returns a summary of what it
+// found, or an error that says which settings to check.
 func (d *Directory) Check(ctx context.Context) (found string, err error) {
 	about, err := d.connect(ctx)
 	if err != nil {

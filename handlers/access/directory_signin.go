@@ -17,23 +17,23 @@ import (
 	"wending/views/system"
 )
 
-// refusalTakes is the minimum time for a refusal: otherwise the time of the answer would reveal whether the directory
-// has an entry with which the password was compared.
+// refusalTakes is the minimum duration of a refused sign-in. Without it, the response time would reveal whether the
+// directory has an entry against which the password was checked.
 const refusalTakes = 250 * time.Millisecond
 
-// errWrong means that a name and a password do not belong to one entry of the directory.
+// errWrong means that no single entry of the directory has this name and password.
 var errWrong = errors.New("wrong name or password")
 
 // try is an attempt to sign in with the directory.
 type try struct {
 	name, password string
-	// counted are the keys under which the attempt has been counted, and own is the account's.
+	// counted are the keys under which the attempt has been counted, and own is the key of its account.
 	counted []guess
 	own     guess
 }
 
-// signInWithDirectory signs in with a name and a password of the directory; passwords of local accounts do not count.
-// A refusal to show on the sign-in page is returned as a request.Fault.
+// signInWithDirectory signs in with a name and a password of the directory; passwords of local accounts are not
+// accepted. A refusal to show on the sign-in page is returned as a request.Fault.
 func (h *handler) signInWithDirectory(c echo.Context, login system.Login, password string) error {
 	ctx := c.Request().Context()
 	soonest := time.After(refusalTakes)
@@ -42,8 +42,8 @@ func (h *handler) signInWithDirectory(c echo.Context, login system.Login, passwo
 	if err != nil && !errors.Is(err, db.ErrNotFound) {
 		return err
 	}
-	// Only this browser or address is counted now, and the account once the directory has found it: many spellings of a
-	// name, and an e-mail address, lead to the same account.
+	// For now the attempt is counted only for this browser or address. It is counted for the account once the directory
+	// has found it, because many spellings of a name, and an e-mail address, belong to the same account.
 	guesses := h.guesses(c, attempt.name, user)
 	if err := h.countTry(c, attempt, guesses[len(guesses)-1:]); err != nil {
 		return err
@@ -71,7 +71,8 @@ func (h *handler) signInWithDirectory(c echo.Context, login system.Login, passwo
 	return h.enterProvided(c, said, tokens{Login: attempt.name}, session, login.Next)
 }
 
-// countTry counts an attempt under the keys under which it has not been counted yet.
+// countTry counts an attempt under those of guesses under which it has not been counted yet, and sets attempt.own to
+// the first of guesses. If too many attempts have failed, the error is a fault that says how long to wait.
 func (h *handler) countTry(c echo.Context, attempt *try, guesses []guess) error {
 	more := slices.DeleteFunc(slices.Clone(guesses), func(one guess) bool { return slices.Contains(attempt.counted, one) })
 	wait, err := h.count(c.Request().Context(), more)
@@ -86,7 +87,7 @@ func (h *handler) countTry(c echo.Context, attempt *try, guesses []guess) error 
 }
 
 // authenticate returns the claims about the person whose name and password were typed, or errWrong. If the directory
-// cannot be asked, the attempt is not counted.
+// does not answer, the attempt is not counted.
 func (h *handler) authenticate(c echo.Context, attempt *try) (said claims, err error) {
 	ctx := c.Request().Context()
 	about, err := h.find(ctx, attempt)
@@ -109,13 +110,13 @@ func (h *handler) authenticate(c echo.Context, attempt *try) (said claims, err e
 	return said, request.NewFault(request.CodeServiceUnavailable).WithMessage("login.provider.silent").WithCause(err)
 }
 
-// directoryError means that the directory cannot be asked, or does not answer as expected.
+// directoryError means that the directory cannot be reached, or does not answer as expected.
 type directoryError struct{ error }
 
 // Unwrap returns the cause.
 func (e *directoryError) Unwrap() error { return e.error }
 
-// find looks for the entry of an attempt. It returns errWrong unless there is exactly one.
+// find looks up the entry for an attempt. It returns errWrong unless there is exactly one.
 func (h *handler) find(ctx context.Context, attempt *try) (*consultation, error) {
 	if attempt.name == "" || len(attempt.name) > maxLogin || attempt.password == "" ||
 		utf8.RuneCountInString(attempt.password) > identity.MaxPassword {
@@ -134,7 +135,7 @@ func (h *handler) find(ctx context.Context, attempt *try) (*consultation, error)
 	return about, nil
 }
 
-// compare compares the password with that of the entry, and returns the claims about the entry.
+// compare has the directory check the attempt's password, and returns the claims about the entry, or errWrong.
 func (h *handler) compare(c echo.Context, attempt *try, about *consultation) (said claims, err error) {
 	ctx := c.Request().Context()
 	if said, err = about.claims(); err != nil {

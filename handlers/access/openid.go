@@ -42,7 +42,7 @@ type discovered struct {
 	config   *oauth2.Config
 }
 
-// Check returns what is wrong with the settings.
+// Check returns an error if the settings are incomplete or insecure. It does not contact the provider.
 func (o *OpenID) Check() error {
 	issuer, err := url.Parse(o.Issuer)
 	if err != nil || issuer.Scheme != "https" && issuer.Scheme != "http" || issuer.Host == "" || o.ClientID == "" {
@@ -66,7 +66,7 @@ func (o *OpenID) issuer() string { return o.Issuer }
 
 func (o *OpenID) grants() []Grant { return o.Grants }
 
-// renewsWithin is short, because the provider signs people in again without asking for their credentials.
+// renewsWithin is short because, after that, the provider signs people in again without asking for their credentials.
 func (o *OpenID) renewsWithin() time.Duration { return people.RightsLast }
 
 // connect fetches the provider's metadata once; if that fails, the next sign-in tries again. A request stops waiting
@@ -113,7 +113,7 @@ func (o *OpenID) discover(ctx context.Context) (*discovered, error) {
 	}}, nil
 }
 
-// within returns a context that limits the wait for a provider that does not respond.
+// within returns a context with an HTTP client that gives up on a provider that does not respond in time.
 func within(ctx context.Context) context.Context {
 	return oidc.ClientContext(ctx, &http.Client{Timeout: 15 * time.Second})
 }
@@ -147,7 +147,7 @@ const (
 	openIDLasts  = 10 * time.Minute
 )
 
-// toProvider redirects to the provider.
+// toProvider begins a sign-in and redirects the browser to the provider.
 func (h *handler) toProvider(c echo.Context) error {
 	ctx := c.Request().Context()
 	if h.OpenID == nil {
@@ -173,7 +173,7 @@ func (h *handler) toProvider(c echo.Context) error {
 	return c.Redirect(http.StatusSeeOther, config.AuthCodeURL(began.State, options...))
 }
 
-// groupNames is a list of groups. A single text is one group, because the name of a group may contain spaces.
+// groupNames is a list of groups. A single string is one group, because the name of a group may contain spaces.
 type groupNames []string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -193,7 +193,7 @@ func (g *groupNames) UnmarshalJSON(content []byte) error {
 	return nil
 }
 
-// fromProvider handles the redirect back from the provider.
+// fromProvider handles the redirect back from the provider and, if the sign-in succeeded, begins a session.
 func (h *handler) fromProvider(c echo.Context) error {
 	ctx := c.Request().Context()
 	if h.OpenID == nil {
@@ -237,7 +237,7 @@ func (h *handler) fromProvider(c echo.Context) error {
 	return h.enterProvided(c, said, tokens{Refresh: token.RefreshToken, Access: token.AccessToken}, session, began.Next)
 }
 
-// exchange exchanges a code for claims, and checks that they come from the provider and belong to this sign-in.
+// exchange redeems an authorization code, and checks that the claims come from the provider and belong to this sign-in.
 func (o *OpenID) exchange(ctx context.Context, began pending,
 	code string) (said claims, token *oauth2.Token, err error) {
 	provider, config, err := o.connect(ctx)
@@ -264,7 +264,7 @@ func (c claims) isFresh() bool {
 	return seconds < people.FreshFor.Seconds() && seconds > -clockSkew.Seconds()
 }
 
-// read checks an ID token and returns its claims. The token must have the nonce of the sign-in, unless nonce is
+// read verifies an ID token and returns its claims. The token must have the nonce of the sign-in, unless nonce is
 // empty: refreshed tokens need not have one.
 func (o *OpenID) read(ctx context.Context, provider *oidc.Provider, raw, nonce string) (said claims, err error) {
 	proof, err := provider.VerifierContext(ctx, &oidc.Config{ClientID: o.ClientID}).Verify(ctx, raw)
@@ -280,7 +280,7 @@ func (o *OpenID) read(ctx context.Context, provider *oidc.Provider, raw, nonce s
 	return said, o.check(proof, said)
 }
 
-// complete asks the provider for the claims that its ID token leaves out: the groups or, if there is no ID token, all
+// complete adds to said the claims that the provider's ID token leaves out: the groups or, if there is no ID token, all
 // claims.
 func (o *OpenID) complete(ctx context.Context, provider *oidc.Provider, token *oauth2.Token, said *claims) error {
 	if said.Subject != "" && (len(said.Groups)+len(said.Roles) > 0 || provider.UserInfoEndpoint() == "") {

@@ -26,8 +26,8 @@ import (
 // Passkeys are the WebAuthn credentials of one site.
 type Passkeys struct{ site *webauthn.WebAuthn }
 
-// NewPasskeys returns the passkeys of the site at an address; nil if the address has no host name, because passkeys
-// do not work with IP addresses.
+// NewPasskeys returns the passkeys of the site at an address. It returns nil if browsers would not allow any there:
+// they require HTTPS and a domain name (not an IP address), or localhost.
 func NewPasskeys(address string) (*Passkeys, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -52,7 +52,7 @@ func NewPasskeys(address string) (*Passkeys, error) {
 
 func isNumeric(host string) bool { return strings.Trim(host, "0123456789.") == "" }
 
-// IsHere reports whether a request was sent to the address to which the passkeys belong.
+// IsHere reports whether a request was sent to the host to which the passkeys belong.
 func (p *Passkeys) IsHere(r *http.Request) bool {
 	if p == nil {
 		return false
@@ -97,7 +97,7 @@ func (h *handler) holderOf(ctx context.Context, id uuid.UUID) (found holder, err
 	return found, nil
 }
 
-// ceremony is the state of a request for a passkey.
+// ceremony is the state of a request for a passkey, which the browser keeps, sealed, until it responds.
 type ceremony struct {
 	Session webauthn.SessionData `json:"session"`
 	// User is the account whose password was correct, or which gets a new passkey; uuid.Nil means that the passkey
@@ -106,7 +106,7 @@ type ceremony struct {
 	Next string    `json:"next"`
 }
 
-// The purposes of ceremonies, and the maximum duration of one.
+// The purposes for which the state of ceremonies is sealed, and the maximum duration of a ceremony.
 const (
 	signInKind    = "passkey"
 	secondKind    = "second"
@@ -114,10 +114,10 @@ const (
 	ceremonyLasts = 5 * time.Minute
 )
 
-// keyBytes is the maximum size of a passkey's response.
+// keyBytes is the maximum size, in bytes, of a browser's response with a passkey.
 const keyBytes = 64 << 10
 
-// secondStep requests a passkey of an account whose password was correct.
+// secondStep shows the sign-in page again, to ask for a passkey, after the password was correct.
 func (h *handler) secondStep(c echo.Context, login system.Login, user people.User) error {
 	if !h.hasPasskeys(c.Request()) {
 		return request.NewFault(request.CodeForbidden).WithMessage("login.passkey.elsewhere")
@@ -133,7 +133,8 @@ func (h *handler) secondStep(c echo.Context, login system.Login, user people.Use
 	return h.render(c, http.StatusOK, login)
 }
 
-// asked is the data with which a browser requests a passkey.
+// asked is what a browser needs to ask for a passkey: the options, and the sealed state that it sends back in the
+// header X-Passkey.
 type asked struct {
 	Options any    `json:"options"`
 	Key     string `json:"key"`
@@ -186,7 +187,7 @@ func (h *handler) sendCeremony(c echo.Context, kind string, began ceremony, opti
 	return c.JSON(http.StatusOK, asked{options, key})
 }
 
-// takeCeremony opens the state of a ceremony.
+// takeCeremony opens the sealed state of a ceremony in a request, and limits the size of the request's body.
 func (h *handler) takeCeremony(c echo.Context, kind string) (began ceremony, err error) {
 	c.Request().Body = http.MaxBytesReader(c.Response(), c.Request().Body, keyBytes)
 	return began, h.open(c.Request().Context(), kind, c.Request().Header.Get("X-Passkey"), &began)

@@ -114,7 +114,7 @@ func ParseGrants(setting, text string) (grants []Grant, err error) {
 	return grants, nil
 }
 
-// groupName returns a provider's name of a group without the slash that some providers put before it.
+// groupName returns the name of a group without the leading slash that some providers add.
 func groupName(text string) string { return strings.TrimPrefix(text, "/") }
 
 // take updates an account from the claims about its user. Issuer and subject alone identify an account: a local account
@@ -162,7 +162,7 @@ func (h *handler) granted(ctx context.Context, grants []Grant,
 	return isAdmin, memberships, nil
 }
 
-// enterProvided begins a session of a user whom the provider or the directory has authenticated; kept is stored with
+// enterProvided begins a session for a user whom the provider or the directory has authenticated; kept is stored with
 // it.
 func (h *handler) enterProvided(c echo.Context, said claims, kept tokens, session people.Session, next string) error {
 	ctx := c.Request().Context()

@@ -15,7 +15,7 @@ import (
 	"wending/handlers/request"
 )
 
-// recordedWithin is how long a request, and its response, may wait for their audit entry.
+// recordedWithin is the maximum time that storing an audit entry may delay a request or its response.
 const recordedWithin = 3 * time.Second
 
 // recording is the audit record of one request in progress.
@@ -79,7 +79,7 @@ func (r *recording) abandon() {
 	}
 }
 
-// settle adds the entry of an intent; if the entry has no action, settle drops the intent.
+// settle replaces an intent with its entry, or drops the intent if the entry has no action.
 func (g *Guard) settle(ctx context.Context, intent uuid.UUID, entry people.AuditEntry) (err error) {
 	switch {
 	case entry.Action == "":
@@ -110,7 +110,7 @@ func (g *Guard) logEntry(ctx context.Context, added people.AuditEntry) {
 	}
 }
 
-// hold keeps an intent of this process from being considered lost.
+// hold keeps an intent of this process from being considered lost, until release is called.
 func (g *Guard) hold(intent uuid.UUID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -123,16 +123,16 @@ func (g *Guard) release(intent uuid.UUID) {
 	delete(g.begun, intent)
 }
 
-// maxLate limits how many entries may wait to be added.
+// maxLate is the maximum number of entries that may wait to be stored.
 const maxLate = 100_000
 
-// unsettled is an entry that could not be added when its request ended.
+// unsettled is an entry that could not be stored when its request ended.
 type unsettled struct {
 	intent uuid.UUID
 	entry  people.AuditEntry
 }
 
-// settleLater keeps an entry until it can be added. In the meantime, the entry is in the log, and its intent is in the
+// settleLater keeps an entry until it can be stored. In the meantime, the entry is in the log, and its intent is in the
 // database.
 func (g *Guard) settleLater(ctx context.Context, intent uuid.UUID, entry people.AuditEntry) {
 	g.Log.WarnContext(ctx, "audit entry not stored, will retry", "action", entry.Action, "actor", entry.Actor,
@@ -148,7 +148,7 @@ func (g *Guard) settleLater(ctx context.Context, intent uuid.UUID, entry people.
 	}
 }
 
-// settleLate adds the waiting entries, until one fails.
+// settleLate stores the waiting entries, until one fails.
 func (g *Guard) settleLate(ctx context.Context) error {
 	for {
 		g.mu.Lock()
@@ -167,10 +167,10 @@ func (g *Guard) settleLate(ctx context.Context) error {
 	}
 }
 
-// lostAfter is the time without a hold after which an intent is considered lost.
+// lostAfter is how long after it was last held an intent is considered lost.
 const lostAfter = time.Minute
 
-// keepAudit adds the entries that are due: waiting entries, counts, and the intents of dead processes. While the
+// keepAudit stores the entries that are due: waiting entries, counts, and the intents of dead processes. While the
 // database is unavailable no intent can be held, so none is considered lost until the database has been available for
 // lostAfter; steadySince is when it became available.
 func (g *Guard) keepAudit(ctx context.Context, steadySince *time.Time) {

@@ -18,7 +18,7 @@ import (
 	"wending/handlers/request"
 )
 
-// tokens are what is kept of a sign-in to ask the provider or the directory again.
+// tokens are kept with a session, sealed, so that the provider or the directory can be asked about its user again.
 type tokens struct {
 	// Refresh and Access are the provider's tokens.
 	Refresh string `json:"refresh,omitempty"`
@@ -27,10 +27,10 @@ type tokens struct {
 	Login string `json:"login,omitempty"`
 }
 
-// tokensOwner returns the owner for which the tokens of a session are sealed.
+// tokensOwner returns the name that binds a user's sealed tokens to that user.
 func tokensOwner(user uuid.UUID) string { return "provider's tokens of " + user.String() }
 
-// renewEvery is how often RenewSessions looks for sessions whose owners' rights must be read again.
+// renewEvery is the interval at which RenewSessions looks for sessions whose owners' rights must be read again.
 const renewEvery = 5 * time.Second
 
 // RenewSessions refreshes the rights of the provider's or the directory's users before they are an hour old, until ctx
@@ -75,7 +75,8 @@ func (h *handler) renewDue(ctx context.Context) {
 // no longer has the user.
 var errEnded = errors.New("the provider ended the session, or the directory no longer has the user")
 
-// renew reads the rights of a session's owner again.
+// renew reads the rights of a session's owner from the provider or directory again. If the user is gone there, it ends
+// the session.
 func (h *handler) renew(ctx context.Context, due people.Due) error {
 	var kept tokens
 	if err := h.Sealer.Open(due.Tokens, tokensOwner(due.UserID), &kept); err != nil {
@@ -192,8 +193,7 @@ func (h *handler) signOutFromProvider(c echo.Context) error {
 // maxLogout is the maximum size of the provider's request in bytes.
 const maxLogout = 64 << 10
 
-// logoutTokenOf reads the token from a form. It refuses a text that is not a signed token before anything costly is
-// done.
+// logoutTokenOf returns the token in a form. It refuses text that is not a signed token before anything costly is done.
 func logoutTokenOf(c echo.Context) (raw string, err error) {
 	r := c.Request()
 	r.Body = http.MaxBytesReader(c.Response(), r.Body, maxLogout)
@@ -212,7 +212,7 @@ func refuseLogout(c echo.Context) error {
 		"error_description": "the logout token is not valid, or was used before"})
 }
 
-// readLogout checks the provider's logout token.
+// readLogout verifies the provider's logout token and returns its content.
 func (o *OpenID) readLogout(ctx context.Context, raw string) (*oidc.LogoutToken, error) {
 	provider, _, err := o.connect(ctx)
 	if err != nil {

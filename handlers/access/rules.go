@@ -9,10 +9,10 @@ import (
 	"wending/handlers/request"
 )
 
-// right is the right that a route requires.
+// right names who may use a route: members of the project with a role, or one of the groups below.
 type right string
 
-// Rights in addition to the roles of a project's members; the name of each role is also a right.
+// Rights in addition to the roles of a project's members: the name of each role is also a right.
 const (
 	// public means every client, signed in or not.
 	public right = "public"
@@ -29,7 +29,7 @@ const (
 	installation right = "installation"
 )
 
-// Rule is what a route requires of its users.
+// Rule states who may use a route, and how its requests are recorded in the audit.
 type Rule struct {
 	right right
 	// object is the kind of object in the route's path, which determines the project: "task" or a table of the
@@ -331,7 +331,7 @@ GET    /api/v1/schedules/:id/tasks                       viewer        schedules
 	library("channels", "channel", people.Admin) +
 	library("schedules", "schedule", people.Editor))
 
-// library returns the routes that all kinds of entries have; role is the role that may change entries.
+// library returns the rules of the routes that all kinds of entries have; role is the role that may change entries.
 func library(table, kind string, role people.Role) string {
 	return strings.NewReplacer("TABLE", table, "KIND", kind, "ROLE", string(role)).Replace(`
 GET    /library/TABLE               viewer  -
@@ -349,7 +349,7 @@ DELETE /api/v1/TABLE/:id            ROLE    TABLE  KIND.remove
 `)
 }
 
-// Actions returns the names of all actions that the audit records for routes.
+// Actions returns the names of all actions that the audit records for routes, sorted.
 func Actions() (actions []string) {
 	for _, rule := range rules {
 		if rule.action != "" && !slices.Contains(actions, rule.action) {

@@ -33,9 +33,9 @@ type SignInConfig struct {
 	Cases  identity.Service
 	Guard  *Guard
 	Sealer *secret.Sealer
-	// OpenID is the provider that people sign in with; nil means passwords.
+	// OpenID is the provider that people sign in with; nil means that they sign in with passwords or passkeys.
 	OpenID *OpenID
-	// Directory checks the passwords; nil means that accounts have passwords here, or sign in with OpenID.
+	// Directory checks passwords; nil means that accounts have passwords here, or sign in with OpenID.
 	Directory *Directory
 	// Passkeys handles passkeys, used in addition to or instead of passwords; nil means that this site does not
 	// support them.
@@ -64,7 +64,7 @@ func RegisterSignIn(group *echo.Group, config SignInConfig) {
 	group.POST(paths.OwnPasskeys+"/done", h.addPasskey)
 }
 
-// How many sign-ins may fail within a quarter of an hour.
+// Limits on the number of failed sign-ins within a quarter of an hour.
 const (
 	maxFailures          = 5  // of one account from one address, or in one browser that the account has used
 	maxFailuresOfAccount = 20 // of one account in all other browsers, from all addresses
@@ -159,7 +159,7 @@ func (h *handler) refuse(c echo.Context, login system.Login, f *request.Fault) e
 	return h.render(c, f.Status(), login)
 }
 
-// refuseGuess refuses a name and password that do not belong together.
+// refuseGuess refuses a name and password that do not match.
 func (h *handler) refuseGuess(c echo.Context, login system.Login) error {
 	request.Note(c.Request().Context(), func(e *request.AuditEntry) {
 		e.Action, e.Actor = refusedAction, people.CleanName(login.Name)
@@ -170,9 +170,9 @@ func (h *handler) refuseGuess(c echo.Context, login system.Login) error {
 // refusedAction is the audit's action for a refused sign-in.
 const refusedAction = "sign-in.refused"
 
-// noteRefusal records that a passkey or the provider did not authenticate a user; name is the name of the account, if
-// there is one. Such refusals do not count as attempts, because an office could otherwise lock itself out. Above a
-// limit per address they only increase a counter, because anyone could otherwise fill the audit.
+// noteRefusal records that a passkey or the provider did not authenticate a user; name is the account's, if there is
+// one. Such refusals do not count as failed attempts, because an office could otherwise lock itself out. Above a limit
+// per address they only increase a counter, because anyone could otherwise fill the audit.
 func (h *handler) noteRefusal(ctx context.Context, name string) error {
 	info := request.From(ctx)
 	address := network(info.Actor.Address)
@@ -212,7 +212,8 @@ func (h *handler) guesses(c echo.Context, name string, user people.User) []guess
 		{"address " + address, maxFailuresOfAddress}}
 }
 
-// count counts an attempt. If too many failed before, it returns how long attempts will be refused.
+// count counts an attempt under the keys of guesses. If too many attempts have failed under one of them, it returns how
+// long attempts will be refused.
 func (h *handler) count(ctx context.Context, guesses []guess) (wait time.Duration, err error) {
 	for _, one := range guesses {
 		if wait, err = h.People.Attempt(ctx, one.key, one.most); err != nil || wait > 0 {
@@ -222,7 +223,8 @@ func (h *handler) count(ctx context.Context, guesses []guess) (wait time.Duratio
 	return 0, nil
 }
 
-// forgive forgets the failures of an account whose owner has signed in, and uncounts this attempt under the other keys.
+// forgive clears the failures of an account whose owner has signed in, and takes back this attempt's count under the
+// other keys.
 func (h *handler) forgive(ctx context.Context, own guess, others ...guess) error {
 	if err := h.People.ForgetFailures(ctx, own.key); err != nil {
 		return err
@@ -240,7 +242,8 @@ func (h *handler) refund(ctx context.Context, guesses []guess) error {
 	return nil
 }
 
-// network returns the part of an address under which attempts are counted: for IPv6 the prefix of one customer.
+// network returns the part of an address under which attempts are counted: the /64 prefix for IPv6, which one customer
+// usually has alone, and the whole address for IPv4.
 func network(address string) string {
 	ip, err := netip.ParseAddr(address)
 	if err != nil || !ip.Is6() || ip.Is4In6() {
@@ -277,7 +280,7 @@ func (h *handler) device(c echo.Context, user uuid.UUID) string {
 	return id
 }
 
-// enter begins a session and redirects to the page that its owner requested.
+// enter begins a session and redirects to next, the page that its owner requested.
 func (h *handler) enter(c echo.Context, user people.User, session people.Session, next string) error {
 	if err := h.begin(c, user, session); err != nil {
 		return err

@@ -36,7 +36,7 @@ func (h *handler) showAccount(c echo.Context) error {
 	return h.renderAccount(c, http.StatusOK, user, nil, nil)
 }
 
-// renderAccount shows the user's own account; kept are the ticked tokens.
+// renderAccount shows the user's own account. errors maps fields to messages; kept are the tokens that the user ticked.
 func (h *handler) renderAccount(c echo.Context, status int, user people.User, errors map[string]string,
 	kept []uuid.UUID) error {
 	ctx := c.Request().Context()
@@ -59,7 +59,8 @@ func (h *handler) renderAccount(c echo.Context, status int, user people.User, er
 	return pages.Render(c, status, system.AccountPage(frame, account))
 }
 
-// duty shows the page of the step that a user must complete first; other users are redirected.
+// duty shows the page for a step that the user must complete first. Users who need not complete it are redirected to
+// the page that they came from.
 func (h *handler) duty(c echo.Context, which request.Duty, render func(next string) error) error {
 	next := request.LocalPath(c.QueryParam("next"), paths.Tasks)
 	if request.From(c.Request().Context()).Who.Duty != which {
@@ -82,7 +83,7 @@ func (h *handler) renderPassword(c echo.Context, status int, next string, proble
 		next, problems))
 }
 
-// showPasskeys asks for a passkey if passkeys are mandatory.
+// showPasskeys asks for a passkey, which is mandatory on this site, or says on which address of the site to add it.
 func (h *handler) showPasskeys(c echo.Context) error {
 	return h.duty(c, request.DutyPasskey, func(next string) error {
 		frame := h.frame(c, pages.Locale(c).Text("duty.passkey"))
@@ -95,7 +96,7 @@ func (h *handler) showPasskeys(c echo.Context) error {
 	})
 }
 
-// changePassword sets a new password for a user who knows the old one. Other browsers are signed out.
+// changePassword sets a new password for a user who knows the old one, and signs out the user's other browsers.
 func (h *handler) changePassword(c echo.Context) error {
 	ctx := c.Request().Context()
 	user, err := h.self(c)
@@ -156,7 +157,7 @@ func (h *handler) changePassword(c echo.Context) error {
 	return pages.Done(c, paths.Account, "saved")
 }
 
-// isPassword reports whether a text is the account's password; only a few comparisons run at a time.
+// isPassword reports whether typed is the account's password. The gate limits how many comparisons run at once.
 func isPassword(c echo.Context, typed string, user people.User) (bool, error) {
 	leave, err := pages.Gates(c).SignIns.Enter(c.Request().Context())
 	if err != nil {
@@ -166,7 +167,7 @@ func isPassword(c echo.Context, typed string, user people.User) (bool, error) {
 	return identity.MatchesPassword(c.Request().Context(), typed, user.PasswordHash)
 }
 
-// keptTokens returns the tokens that the user ticked, to be kept when the others are revoked.
+// keptTokens returns the ids of the tokens that the user ticked, which are kept when the others are revoked.
 func keptTokens(submitted *form.Upload) (kept []uuid.UUID) {
 	for field := range submitted.Values {
 		if text, isOne := strings.CutPrefix(field, system.KeepField); isOne {
@@ -178,10 +179,10 @@ func keptTokens(submitted *form.Upload) (kept []uuid.UUID) {
 	return kept
 }
 
-// maxGuesses is how often a session may guess its account's password within a quarter of an hour.
+// maxGuesses is how many times an account's password may be guessed wrong here within a quarter of an hour.
 const maxGuesses = 5
 
-// setSecond sets whether the password alone is enough.
+// setSecond sets whether the password alone is enough to sign in, or a passkey is needed too.
 func (h *handler) setSecond(c echo.Context) error {
 	user, err := h.self(c)
 	if err != nil {

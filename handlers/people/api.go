@@ -39,7 +39,7 @@ func newList[T any](items []T, page db.Page, total int) *list[T] {
 	return l
 }
 
-// ObjectPath is the id of an object in a path.
+// ObjectPath is the part of an endpoint's input that contains the id of an object.
 type ObjectPath struct {
 	ID string `path:"id" doc:"Id of the object" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
 }
@@ -51,7 +51,7 @@ type changeInput struct {
 	rest.FormInput
 }
 
-// MemberPath is an account in a project.
+// MemberPath is the part of an endpoint's input that identifies an account in a project.
 type MemberPath struct {
 	ObjectPath
 	UserID string `path:"user_id" doc:"Id of the account" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
@@ -61,10 +61,10 @@ type pageInput struct {
 	rest.PageQuery
 }
 
-// endpoints are the API's handlers; the pages have methods with the same names.
+// endpoints implements the API's operations. It is a type of its own because the pages' methods have the same names.
 type endpoints struct{ *handler }
 
-// Enums lists the types in these endpoints whose values come from a fixed list.
+// Enums returns the enumerations whose values appear in these endpoints.
 func Enums() []rest.Enum {
 	return []rest.Enum{rest.EnumOf(people.Roles), rest.EnumNamed("audited via", people.AuditVias)}
 }
@@ -389,7 +389,7 @@ func (h endpoints) removeMember(ctx context.Context, input *MemberPath) (*struct
 	return nil, h.people.RemoveMember(ctx, project.ID, user.ID)
 }
 
-// chosen returns the project that a request is about; without accounts, the first one.
+// chosen returns the id of the project that a request is about; without accounts, by default, the first one.
 func chosen(ctx context.Context) uuid.UUID {
 	if id := request.From(ctx).Project.ID; id != uuid.Nil {
 		return id
@@ -436,7 +436,7 @@ func (h endpoints) listShares(ctx context.Context, input *sharesInput) (*list[Sh
 	return newList(shares, db.Page{Number: 1, Size: max(1, len(shares))}, len(shares)), err
 }
 
-// sitedInput is a body together with its request, which provides the base address of links.
+// sitedInput is a body together with its request, from which the base address of links is taken.
 type sitedInput struct {
 	rest.FormInput
 	request echo.Context

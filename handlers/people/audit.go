@@ -38,7 +38,7 @@ func moment(name, text string, isLast bool) (*time.Time, error) {
 	return &at, nil
 }
 
-// auditFilter reads the filter of the audit.
+// auditFilter returns the filter that the parameters of the audit describe, or the faults of its times.
 func auditFilter(actor, action, object, from, to string) (filter people.AuditFilter, err error) {
 	filter = people.AuditFilter{Actor: request.SearchText(actor), Action: request.SearchText(action),
 		Object: request.SearchText(object)}
@@ -96,7 +96,7 @@ func (h *handler) showAudit(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, system.AuditPage(h.frame(c, pages.Locale(c).Text("audit.title")), view))
 }
 
-// auditColumns are the columns of the export.
+// auditColumns are the columns of the exported CSV file.
 var auditColumns = []string{
 	"seq", "at", "actor", "actor_id", "token_id", "address", "via", "action", "object", "object_id", "object_name",
 	"project_id", "project_name", "status",

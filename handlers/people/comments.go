@@ -25,8 +25,8 @@ import (
 	"wending/views/ui"
 )
 
-// commented returns the link whose secret is in the path, if its readers may comment, and the place that they comment
-// on: the question that the query or the form names by its number, or the whole task.
+// commented returns the link whose secret is in the path, if its readers may comment, and the place to comment on: the
+// question with the given number or, if number is empty or 0, the whole task.
 func (h *handler) commented(c echo.Context, number string) (place system.SharedComments, share people.Share,
 	task db.Task, err error) {
 	if share, task, err = h.shared(c); err != nil {
@@ -57,8 +57,8 @@ func (h *handler) commented(c echo.Context, number string) (place system.SharedC
 	return place, share, task, nil
 }
 
-// showSharedComments shows the form for a comment on a place of a link and, if the link shows them, the comments of its
-// other readers there.
+// showSharedComments shows a reader of a link the form for a comment on a question or the task and, if the link allows
+// it, other readers' comments on the same place.
 func (h *handler) showSharedComments(c echo.Context) error {
 	place, share, _, err := h.commented(c, c.QueryParam("number"))
 	if err != nil {
@@ -83,10 +83,10 @@ func (h *handler) renderSharedComments(c echo.Context, status int, share people.
 	return pages.Render(c, status, system.SharedCommentsPage(place))
 }
 
-// addComment stores the comment of a reader of a link.
+// addComment stores a comment by a reader of a link.
 func (h *handler) addComment(c echo.Context) error {
-	// The secret in the address is the right to comment. A page of another site that knows it must not use a reader's
-	// browser to do so.
+	// Whoever knows the secret in the address may comment. Another site's page that knows it must not comment through a
+	// reader's browser.
 	if site := c.Request().Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" {
 		return request.NewFault(request.CodeForbidden)
 	}
@@ -128,7 +128,7 @@ func (h *handler) addComment(c echo.Context) error {
 	return c.Redirect(http.StatusSeeOther, paths.WithQuery(place.Link+"/comments", query))
 }
 
-// listComments shows the comments of readers on a task.
+// listComments shows a project's members the comments that readers of links have made on a task.
 func (h *handler) listComments(c echo.Context) error {
 	ctx := c.Request().Context()
 	task, err := request.Task(ctx, h.Store, c.Param("taskId"))
@@ -154,7 +154,7 @@ func (h *handler) listComments(c echo.Context) error {
 		Pager: pager}))
 }
 
-// onComment acts on the comment that a path names.
+// onComment calls act with a comment of a task, named by the ids in a path, and records the change in the audit.
 func (h *handler) onComment(ctx context.Context, taskID, commentID string,
 	act func(comments review.Reviews, task db.Task, id int64) error) (db.Task, error) {
 	task, err := request.Task(ctx, h.Store, taskID)
@@ -170,14 +170,14 @@ func (h *handler) onComment(ctx context.Context, taskID, commentID string,
 	return task, act(review.New(h.Store), task, id)
 }
 
-// finish marks a comment as done, or opens it again.
+// finish marks a comment as done or, if isDone is false, as open again. It returns the comment's task.
 func (h *handler) finish(ctx context.Context, taskID, commentID string, isDone bool) (db.Task, error) {
 	return h.onComment(ctx, taskID, commentID, func(comments review.Reviews, task db.Task, id int64) error {
 		return comments.FinishComment(ctx, task.ID, id, isDone, request.From(ctx).Actor.Who())
 	})
 }
 
-// remove deletes a comment.
+// remove deletes a comment, and returns its task.
 func (h *handler) remove(ctx context.Context, taskID, commentID string) (db.Task, error) {
 	return h.onComment(ctx, taskID, commentID, func(comments review.Reviews, task db.Task, id int64) error {
 		return comments.RemoveComment(ctx, task.ID, id)
@@ -244,7 +244,7 @@ func (h endpoints) listComments(ctx context.Context, input *commentsInput) (*lis
 	return newList(comments, input.Window(), total), err
 }
 
-// CommentPath names a comment in a path.
+// CommentPath is the part of an endpoint's input that identifies a comment.
 type CommentPath struct {
 	TaskID    string `path:"task_id" doc:"Id of the task" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
 	CommentID string `path:"comment_id" doc:"Id of the comment" example:"17"`

@@ -67,7 +67,7 @@ func newPairVerdict(v review.PairVerdict) PairVerdict {
 	return PairVerdict{v.Reviewer, v.Verdict, v.Version, v.IsOutdated, rest.MomentOf(&v.CreatedAt)}
 }
 
-// BlindPair is two variants' answers to a question.
+// BlindPair is a question's pair of answers, one by each of two variants, with the verdicts on it.
 type BlindPair struct {
 	QuestionID string        `json:"question_id" example:"q1"`
 	Number     int           `json:"number" doc:"Number of the question in the order of pages, from 1" example:"1"`
@@ -78,7 +78,7 @@ type BlindPair struct {
 	Verdicts   []PairVerdict `json:"verdicts" nullable:"false" doc:"Ordered by reviewer; outdated ones last"`
 }
 
-// PairReviewer is how many pairs a person has compared.
+// PairReviewer says how many pairs a person has compared.
 type PairReviewer struct {
 	Reviewer string `json:"reviewer" example:"李雷"`
 	Judged   int    `json:"judged" doc:"Pairs on which the person has a verdict" example:"48"`
@@ -110,8 +110,8 @@ func newPairsOutput(pairs review.Pairs, of review.Matchup) *pairsOutput {
 	return output
 }
 
-// matchup returns the task with this id, and the two of its variants that have these numbers; 0 means the first for a
-// and the second for b.
+// matchup returns the task with the given id, and those two of its variants that have the numbers a and b. 0 stands for
+// the defaults: 1 for a and 2 for b.
 func (h endpoints) matchup(ctx context.Context, taskID string, a, b int) (task db.Task, of review.Matchup, err error) {
 	if task, err = request.Task(ctx, h.Store, taskID); err != nil {
 		return task, of, err
@@ -195,7 +195,7 @@ func (h endpoints) putPairVerdict(ctx context.Context, input *putPairVerdictInpu
 	return &output[PairVerdict]{newPairVerdict(stored)}, nil
 }
 
-// conflicting adds the current verdict to a conflict error, for the response.
+// conflicting returns wrong and, if it is a conflict, adds the current verdict, which the response contains.
 func (h endpoints) conflicting(ctx context.Context, task db.Task, place review.PairPlace, wrong error) error {
 	if conflict := (*review.ConflictError)(nil); !errors.As(wrong, &conflict) {
 		return wrong

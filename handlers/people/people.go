@@ -26,7 +26,7 @@ import (
 // Config holds the dependencies of the pages and endpoints.
 type Config struct {
 	Store *db.Store
-	// Files stores the files that agents produced.
+	// Files contains the files that agents produced.
 	Files blob.Store
 	Guard *access.Guard
 	Audit people.AuditLog
@@ -40,15 +40,16 @@ type Config struct {
 	AuditDays int
 	Version   string
 	Failed    rest.Failed
-	// SensitivePatterns apply to projects without their own list.
+	// SensitivePatterns apply to projects without a list of their own.
 	SensitivePatterns []string
-	// PrepareReplay prepares the page of a link to a unit or, if unitID is nil, to the runs of the question with the given
-	// number.
+	// PrepareReplay prepares the page of a link to a replay: of a unit or, if unitID is nil, of all runs of the question
+	// with the given number. write sends the page.
 	PrepareReplay func(ctx context.Context, task db.Task, number int, unitID *int64,
 		link string, mayComment bool) (write func(context.Context, io.Writer) error, err error)
-	// Choose returns the questions that a request's filters of a report select; nil means that there are no filters.
+	// Choose returns the ids of the questions that the filters in a request's query select, as on a report's page; nil
+	// means that there are no filters.
 	Choose func(c echo.Context, task db.Task) (map[int64]bool, error)
-	// SendFile sends a file, or its thumbnail, if it is among those that a link shows.
+	// SendFile sends a file of a task, or its thumbnail, if the file belongs to what a link shows.
 	SendFile func(c echo.Context, taskID, id uuid.UUID, shown engine.Shown, isThumbnail bool) error
 }
 
@@ -113,12 +114,12 @@ func (h *handler) frame(c echo.Context, title string, crumbs ...ui.Crumb) ui.Fra
 	return frame
 }
 
-// read reads a form.
+// read returns a request's form, which has no file.
 func read(c echo.Context) (*form.Upload, error) {
 	return form.ReadText(c.Response(), c.Request())
 }
 
-// pathID reads an id from a path parameter.
+// pathID returns the id in a path's parameter; if it is malformed, the error says that no such object exists.
 func pathID(c echo.Context, name string, kind db.Kind) (uuid.UUID, error) {
 	return request.ID(c.Param(name), kind)
 }

@@ -29,7 +29,7 @@ func (h *handler) listProjects(c echo.Context) error {
 	return h.renderProjects(c, http.StatusOK, nil, nil)
 }
 
-// visible returns the projects that the request's account may choose from.
+// visible returns the projects that the request's account may choose from; without accounts, all projects.
 func (h *handler) visible(ctx context.Context) ([]people.Membership, error) {
 	info := request.From(ctx)
 	if info.HasAccounts {
@@ -69,7 +69,7 @@ func (h *handler) addProject(c echo.Context) error {
 	return pages.Done(c, paths.Project(project.ID), "created")
 }
 
-// makeProject creates the project that a form or an endpoint's body describes; its creator becomes its manager.
+// makeProject creates the project that a form or an endpoint's body describes, with its creator as administrator.
 func (h *handler) makeProject(ctx context.Context,
 	submitted *form.Upload) (project people.Project, faults []form.FieldFault, err error) {
 	if faults = form.OnlyTexts(submitted, "name"); len(faults) > 0 {
@@ -84,7 +84,7 @@ func (h *handler) makeProject(ctx context.Context,
 	return project, nil, nil
 }
 
-// project returns the project that a path names.
+// project returns the project whose id is in the path.
 func (h *handler) project(c echo.Context) (people.Project, error) {
 	id, err := pathID(c, "id", people.KindProject)
 	if err != nil {
@@ -105,10 +105,10 @@ func (h *handler) showProject(c echo.Context) error {
 	return h.renderProject(c, http.StatusOK, project, system.Project{Values: typed})
 }
 
-// tokensShown is how many tokens a project's page lists.
+// tokensShown is the maximum number of tokens that a project's page lists.
 const tokensShown = 100
 
-// renderProject shows a project; view holds the input, its errors, and the result of the last action.
+// renderProject shows a project; view holds what was typed, the errors in it, and the result of the last action.
 func (h *handler) renderProject(c echo.Context, status int, project people.Project, view system.Project) error {
 	ctx := c.Request().Context()
 	info := request.From(ctx)
@@ -132,8 +132,8 @@ func (h *handler) renderProject(c echo.Context, status int, project people.Proje
 	return pages.Render(c, status, system.ProjectPage(frame, view))
 }
 
-// ownerShown returns the account whose tokens a user sees: the user's own account or, for managers of the project,
-// nil for all accounts.
+// ownerShown returns the account whose tokens a user may see: the user's own or, for administrators of the project,
+// nil, which means all accounts.
 func (h *handler) ownerShown(ctx context.Context) *uuid.UUID {
 	info := request.From(ctx)
 	if info.Role.Allows(people.Admin) {
@@ -142,7 +142,7 @@ func (h *handler) ownerShown(ctx context.Context) *uuid.UUID {
 	return &info.Who.UserID
 }
 
-// quotaView returns a project's settings in the form used by the audit and the API.
+// quotaView returns a project's name and quotas in the form used by the audit and the API.
 func quotaView(p people.Project) map[string]any {
 	return map[string]any{
 		"name": p.Name, "calls_per_day": p.CallsPerDay, "uploads_per_day": p.UploadsPerDay, "disk_bytes": p.DiskBytes,
@@ -150,8 +150,8 @@ func quotaView(p people.Project) map[string]any {
 	}
 }
 
-// changed applies the settings in a form or a body to a project's settings. It rejects texts that are not
-// numbers; numbers out of range are rejected when they are stored.
+// changed returns the project with the changes that a form or a body describes. It rejects text that is not a number;
+// numbers out of range are rejected when they are stored.
 func changed(project people.Project, submitted *form.Upload) (people.Project, []form.FieldFault) {
 	faults := form.OnlyTexts(submitted, "name")
 	if submitted.Has("name") {
@@ -187,7 +187,7 @@ func changed(project people.Project, submitted *form.Upload) (people.Project, []
 	number("disk_bytes", identity.MaxDiskBytes, func(n *int64) { project.DiskBytes = n })
 	number("disk_mb", identity.MaxDiskBytes>>20, func(n *int64) {
 		if project.DiskBytes = nil; n != nil {
-			bytes := min(*n, identity.MaxDiskBytes) << 20 // no overflow: a number above the limit is refused later
+			bytes := min(*n, identity.MaxDiskBytes) << 20 // no overflow: a number above the limit is refused when it is stored
 			project.DiskBytes = &bytes
 		}
 	})
@@ -200,7 +200,7 @@ func changed(project people.Project, submitted *form.Upload) (people.Project, []
 	return project, faults
 }
 
-// applyProject stores the changes that a form or a body makes to a project.
+// applyProject stores the changes to a project that a form or a body describes.
 func (h *handler) applyProject(ctx context.Context, before people.Project,
 	submitted *form.Upload) (people.Project, []form.FieldFault, error) {
 	project, faults := changed(before, submitted)
@@ -240,7 +240,8 @@ func (h *handler) changeProject(c echo.Context) error {
 	return pages.Done(c, paths.Project(project.ID), "saved")
 }
 
-// settingsOf returns a project's settings. The installation's patterns apply to projects without a list of their own.
+// settingsOf returns a project's settings. Without a list of its own, a project has the installation's sensitive
+// patterns.
 func (h *handler) settingsOf(p people.Project) Settings {
 	patterns := append([]string{}, p.SensitivePatterns...)
 	if p.SensitivePatterns == nil {
@@ -251,7 +252,7 @@ func (h *handler) settingsOf(p people.Project) Settings {
 		&patterns, &p.SensitiveAction}
 }
 
-// applySettings stores the settings that a project's own administrators may change.
+// applySettings stores those settings of a project that its own administrators may change.
 func (h *handler) applySettings(ctx context.Context, before people.Project,
 	settings Settings) (people.Project, []form.FieldFault, error) {
 	own := make([]string, len(settings.ReviewReasons))
@@ -287,8 +288,9 @@ func (s Settings) view() map[string]any {
 		"sensitive_patterns": *s.SensitivePatterns, "sensitive_action": *s.SensitiveAction}
 }
 
-// changeSettings changes the settings that a project's own administrators may change: its reasons for verdicts and
-// sensitive patterns, one per line, the smallest differences that matter, and the address of its traces.
+// changeSettings stores the form with the settings that a project's own administrators may change: its reasons for
+// verdicts and its sensitive patterns, one per line, the smallest differences that matter, and the template of links to
+// its traces.
 func (h *handler) changeSettings(c echo.Context) error {
 	project, err := h.project(c)
 	if err != nil {
@@ -354,7 +356,7 @@ func (h *handler) setMember(c echo.Context) error {
 	return pages.Done(c, paths.Project(project.ID), "saved")
 }
 
-// giveRole gives an account, named by user_id or name, a role in a project.
+// giveRole gives an account, identified by user_id or name, a role in a project.
 func (h *handler) giveRole(ctx context.Context, project people.Project,
 	submitted *form.Upload) (member people.Member, faults []form.FieldFault, err error) {
 	var user people.User
@@ -406,7 +408,8 @@ func (h *handler) removeMember(c echo.Context) error {
 	return pages.Done(c, paths.Project(project.ID), "removed")
 }
 
-// days reads a lifetime in days; a text that is not a number counts as out of range.
+// days returns the number of days in a field, or usual if it is empty; for text that is not a number it returns -1,
+// which is out of range.
 func days(submitted *form.Upload, field string, usual int) int {
 	text := submitted.Value(field)
 	if text == "" {
@@ -419,7 +422,7 @@ func days(submitted *form.Upload, field string, usual int) int {
 	return n
 }
 
-// usualTokenDays is the default lifetime of a token.
+// usualTokenDays is the default lifetime of a token in days.
 const usualTokenDays = 90
 
 // makeToken creates the token that a form or a body describes. The token may not have more rights than its creator.
@@ -482,7 +485,7 @@ func (h *handler) addToken(c echo.Context) error {
 	return h.renderProject(c, http.StatusCreated, project, system.Project{NewToken: value})
 }
 
-// revoke revokes a token of a project: one of the user's own or, for managers of the project, any token.
+// revoke revokes a token of a project: one of the user's own or, if the user administers the project, any.
 func (h *handler) revoke(ctx context.Context, projectID, id uuid.UUID) error {
 	token, err := h.identity.RevokeToken(ctx, projectID, h.ownerShown(ctx), id)
 	if err == nil {
@@ -506,8 +509,8 @@ func (h *handler) revokeToken(c echo.Context) error {
 	return pages.Done(c, paths.Project(project.ID), "revoked")
 }
 
-// typedNumber returns the number in a field; nil if the form has no such field. A text that is not a number becomes a
-// number that no setting accepts.
+// typedNumber returns the number in a field; nil if the form has no such field. For text that is not a number it
+// returns NaN, which no setting accepts.
 func typedNumber(values map[string]string, field string) *float64 {
 	typed, isTyped := values[field]
 	if !isTyped {

@@ -12,7 +12,7 @@ import (
 	"wending/handlers/rest"
 )
 
-// Account is an account. Its password is never returned.
+// Account is what the API returns about an account; the password is never among it.
 type Account struct {
 	ID           uuid.UUID     `json:"id"`
 	Name         string        `json:"name" doc:"Name for signing in; also shown on the account's reviews" example:"李雷"`
@@ -36,7 +36,7 @@ type AccountRole struct {
 	Role        people.Role `json:"role" example:"reviewer"`
 }
 
-// Workspace is a project.
+// Workspace is what the API returns about a project.
 type Workspace struct {
 	ID            uuid.UUID   `json:"id"`
 	Name          string      `json:"name" example:"默认"`
@@ -60,7 +60,7 @@ type Settings struct {
 	SensitiveAction   *people.SensitiveAction `json:"sensitive_action,omitempty" enum:"refuse,confirm" doc:"What happens when a launch matches sensitive_patterns; refuse: it is not started; confirm: it is started once its request confirms the places that were found (confirm_sensitive); unchanged if absent" example:"confirm"`
 }
 
-// Used is the usage of a project; days and months are in Beijing time.
+// Used is how much of its quotas a project has used; days and months are in Beijing time.
 type Used struct {
 	CallsToday    int64        `json:"calls_today" example:"1500"`
 	UploadsToday  int          `json:"uploads_today" example:"3"`
@@ -71,7 +71,7 @@ type Used struct {
 	NearlyUsedUp  []string     `json:"nearly_used_up" enum:"calls,uploads,disk,cost" doc:"Quotas of which at least 80 % is used"`
 }
 
-// Spent is the amount spent in a currency.
+// Spent is an amount of money in one currency.
 type Spent struct {
 	Currency string `json:"currency" doc:"Currency; empty if unknown" example:"USD"`
 	Cost     string `json:"cost" doc:"Decimal number" example:"12.5"`
@@ -103,13 +103,14 @@ type Token struct {
 	CreatedAt   rest.Moment  `json:"created_at"`
 }
 
-// NewToken is a token with its value.
+// NewToken is the response to the creation of a token, which alone contains its value.
 type NewToken struct {
 	Token
 	Value string `json:"token" doc:"Returned only in this response" example:"wnd_4TVBHZ5QKJ2MWXN7R3CPLDA6EF"`
 }
 
-// Share is a link to a part of a task. Its address is shown once, when it is created.
+// Share is a link that shows a part of a task to people without an account. Its address is shown once, when it is
+// created.
 type Share struct {
 	ID        uuid.UUID          `json:"id"`
 	TaskID    uuid.UUID          `json:"task_id"`
@@ -126,7 +127,7 @@ type Share struct {
 	CreatedAt rest.Moment        `json:"created_at"`
 }
 
-// Comment is what a reader of a link wrote. Name and text come from people who have not signed in.
+// Comment is what a reader of a link wrote. Name and text are whatever the reader typed, without signing in.
 type Comment struct {
 	ID        int64        `json:"id" example:"17"`
 	ShareID   uuid.UUID    `json:"share_id"`
@@ -144,7 +145,7 @@ func newComment(c review.Comment) Comment {
 		rest.Moment(c.CreatedAt)}
 }
 
-// NewShare is a link with its address.
+// NewShare is the response to the creation of a link, which alone contains its address.
 type NewShare struct {
 	Share
 	URL string `json:"url" doc:"Returned only in this response" example:"https://wending.example/shared/4TVBHZ5QKJ2MWXN7R3CPLDA6EF"`

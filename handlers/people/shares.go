@@ -40,8 +40,8 @@ func (h *handler) listShares(c echo.Context) error {
 	return h.renderShares(c, http.StatusOK, task, view)
 }
 
-// filtered returns the questions that filters of the answers to a task select, in order, and the filters; nil if they
-// select all.
+// filtered returns the ids of the questions that the filters select, in ascending order, together with the filters;
+// both are nil if the filters select all questions.
 func (h *handler) filtered(c echo.Context, task db.Task, filters url.Values) ([]int64, url.Values, error) {
 	asked := c.Request().Clone(c.Request().Context())
 	asked.URL.RawQuery = filters.Encode()
@@ -70,8 +70,8 @@ func (h *handler) renderShares(c echo.Context, status int, task db.Task, view sy
 // usualShareDays is the default lifetime of a link in days.
 const usualShareDays = 7
 
-// toShare reads what a new link shows. A link to a replay names a unit by its id, or a question by its id or its
-// number.
+// toShare returns what a new link is to show, as the form describes it. For a link to a replay, the form contains the
+// id of a unit, or the id or the number of a question.
 func (h *handler) toShare(ctx context.Context, task db.Task, submitted *form.Upload,
 	field string) (n identity.ToShare, err error) {
 	n = identity.ToShare{Kind: cmp.Or(people.ShareKind(submitted.Value("kind")), people.ShareReport),
@@ -92,7 +92,8 @@ func (h *handler) toShare(ctx context.Context, task db.Task, submitted *form.Upl
 }
 
 // makeShare creates a link to a task and returns its address. Unless only is nil, the link shows only the questions
-// with these ids, which filters chose.
+// with these ids, which filters selected. field is the name of the form's field for the link's lifetime, and site
+// begins the address.
 func (h *handler) makeShare(ctx context.Context, task db.Task, submitted *form.Upload, only []int64, filters url.Values,
 	field, site string) (share people.Share, address string, faults []form.FieldFault, err error) {
 	n, err := h.toShare(ctx, task, submitted, field)
@@ -175,7 +176,7 @@ func (h *handler) revokeShare(c echo.Context) error {
 	return pages.Done(c, paths.Shares(task.ID), "unshared")
 }
 
-// shared returns the link whose secret is in the path, if it is valid, with its task.
+// shared returns the link whose secret is in the path, with its task; if the link is not valid, the error is a fault.
 func (h *handler) shared(c echo.Context) (share people.Share, task db.Task, err error) {
 	header := c.Response().Header()
 	header.Set("X-Robots-Tag", "noindex, nofollow, noarchive")
@@ -196,7 +197,7 @@ func (h *handler) shared(c echo.Context) (share people.Share, task db.Task, err 
 	return share, task, err
 }
 
-// sendShared returns a handler that sends only files that the page of a link shows.
+// sendShared returns a handler that sends a file, or its thumbnail, only if the page of the link shows it.
 func (h *handler) sendShared(isThumbnail bool) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		share, task, err := h.shared(c)
@@ -212,8 +213,7 @@ func (h *handler) sendShared(isThumbnail bool) echo.HandlerFunc {
 	}
 }
 
-// showShared shows what a link is for, and nothing else, to anyone who has the link. The link is checked again while a
-// long report is being sent.
+// showShared shows what a link was made for, and nothing else, to anyone who has the link.
 func (h *handler) showShared(c echo.Context) error {
 	ctx, header := c.Request().Context(), c.Response().Header()
 	share, task, err := h.shared(c)
@@ -246,13 +246,12 @@ func (h *handler) showShared(c echo.Context) error {
 	}, leave)
 }
 
-// sharedPolicy returns the content security policy of the page of a link: its pictures come from below the link's
-// address.
+// sharedPolicy returns the content security policy of a link's page, whose pictures are below the link's own address.
 func sharedPolicy() string {
 	return strings.Replace(ui.DocumentPolicy(), "img-src data:", "img-src 'self'", 1)
 }
 
-// setOf returns ids as a set; nil for nil.
+// setOf returns the set of ids; nil for nil.
 func setOf(ids []int64) map[int64]bool {
 	if ids == nil {
 		return nil
@@ -264,7 +263,7 @@ func setOf(ids []int64) map[int64]bool {
 	return set
 }
 
-// prepareShared prepares the page of a link.
+// prepareShared prepares the page of a link; write sends it.
 func (h *handler) prepareShared(ctx context.Context, share people.Share, task db.Task,
 	link string) (write func(context.Context, io.Writer) error, err error) {
 	mayComment := share.Comments != people.CommentsOff

@@ -33,10 +33,10 @@ func (h *handler) listUsers(c echo.Context) error {
 	return h.renderUsers(c, http.StatusOK, system.Users{Values: typed})
 }
 
-// fieldsOfUser are the fields of a new account, except its password.
+// fieldsOfUser are the fields of the form for a new account, except the password.
 var fieldsOfUser = []string{"name", "role", "project_id", "is_admin", "must_change_password"}
 
-// renderUsers shows a page of accounts; users holds the input for a new account, and its errors.
+// renderUsers shows a page of the list of accounts; users holds what was typed for a new account, and the errors in it.
 func (h *handler) renderUsers(c echo.Context, status int, users system.Users) error {
 	ctx := c.Request().Context()
 	page, err := pages.Window(c)
@@ -124,7 +124,7 @@ func (h *handler) makeUser(ctx context.Context,
 	return user, nil, nil
 }
 
-// namedProject returns the project of a form's project_id; by default, the first project.
+// namedProject returns the id of the project in a form's field project_id; by default, the first project.
 func (h *handler) namedProject(ctx context.Context,
 	submitted *form.Upload) (id uuid.UUID, faults []form.FieldFault, err error) {
 	text := submitted.Value("project_id")
@@ -139,7 +139,7 @@ func (h *handler) namedProject(ctx context.Context,
 	return project.ID, nil, err
 }
 
-// user returns the account that a path names.
+// user returns the account whose id is in the path.
 func (h *handler) user(c echo.Context) (people.User, error) {
 	id, err := pathID(c, "user", people.KindUser)
 	if err != nil {
@@ -156,7 +156,7 @@ func (h *handler) showUser(c echo.Context) error {
 	return h.renderUser(c, http.StatusOK, system.User{User: user})
 }
 
-// renderUser shows an account; view holds it, and the errors in the input.
+// renderUser shows the account in view, with the errors in what was typed.
 func (h *handler) renderUser(c echo.Context, status int, view system.User) error {
 	ctx, user := c.Request().Context(), view.User
 	var err error
@@ -172,7 +172,8 @@ func (h *handler) renderUser(c echo.Context, status int, view system.User) error
 	return pages.Render(c, status, system.UserPage(frame, view))
 }
 
-// changeUser applies the changes that a form or a body makes to an account: all of them, or none.
+// changeUser applies the changes to an account that a form or a body describes: all of them or, if one is invalid,
+// none.
 func (h *handler) changeUser(ctx context.Context, user people.User,
 	submitted *form.Upload) (faults []form.FieldFault, err error) {
 	if err := request.RequireFresh(ctx); err != nil {
@@ -205,7 +206,7 @@ func (h *handler) changeUser(ctx context.Context, user people.User,
 	return nil, nil
 }
 
-// applyUser changes an account from a form and, if that fails, shows the reason.
+// applyUser changes an account as a form describes and, if that fails, shows the page with the reason.
 func (h *handler) applyUser(c echo.Context) error {
 	user, err := h.user(c)
 	if err != nil {

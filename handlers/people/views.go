@@ -17,7 +17,7 @@ import (
 	"wending/views/paths"
 )
 
-// View holds the filters and the order of a page, saved for a project.
+// View holds the filters and the order of a page, saved under a name for the members of a project.
 type View struct {
 	ID        uuid.UUID       `json:"id"`
 	Name      string          `json:"name" example:"法务：关键信息不同"`
@@ -130,7 +130,7 @@ func (h *handler) makeView(ctx context.Context, submitted *form.Upload) (people.
 	return view, nil
 }
 
-// reviseView changes those fields of a view that a form names.
+// reviseView changes those fields of a view that a form contains.
 func (h *handler) reviseView(ctx context.Context, text string, submitted *form.Upload) (people.View, error) {
 	id, err := request.ID(text, people.KindView)
 	if err != nil {
@@ -166,7 +166,7 @@ func (h *handler) dropView(ctx context.Context, text string) error {
 	return nil
 }
 
-// back redirects to the page whose form was submitted.
+// back redirects to the page whose form was submitted, as its hidden field says.
 func back(c echo.Context, submitted *form.Upload) error {
 	return c.Redirect(http.StatusSeeOther, request.LocalPath(submitted.Values["back"], paths.Tasks))
 }

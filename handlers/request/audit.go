@@ -9,13 +9,13 @@ import (
 	"wending/db/people"
 )
 
-// AuditEntry is the audit entry of a request.
+// AuditEntry is what the audit stores about a request.
 type AuditEntry = people.AuditEntry
 
-// AuditRecord is the audit record of a request.
+// AuditRecord is the entry of a request in progress, and the means to store it.
 type AuditRecord struct {
 	AuditEntry
-	// Begin stores the entry before anything is done, so that the entry cannot be lost.
+	// Begin stores the entry before the request acts, so that the entry cannot be lost.
 	Begin func(context.Context) error
 	// confirmed describes the sensitive content that the request confirmed.
 	confirmed *confirmedContent
@@ -28,15 +28,16 @@ func WithAudit(ctx context.Context, record *AuditRecord) context.Context {
 	return context.WithValue(ctx, auditKey{}, record)
 }
 
-// Note adds details to the record. The goroutine that answers the request calls it before the response begins.
+// Note calls say to add details to the record's entry, if there is a record. The goroutine that answers the request
+// calls it before the response begins.
 func Note(ctx context.Context, say func(*AuditEntry)) {
 	if record, isThere := ctx.Value(auditKey{}).(*AuditRecord); isThere {
 		say(&record.AuditEntry)
 	}
 }
 
-// Intend records and stores the intent of a request whose route does not imply it. After an error the request must not
-// act.
+// Intend is for requests whose intent the route does not imply: it adds the intent to the record with say, and stores
+// the record. After an error the request must not act.
 func Intend(ctx context.Context, say func(*AuditEntry)) error {
 	Note(ctx, say)
 	if record, isThere := ctx.Value(auditKey{}).(*AuditRecord); isThere {
@@ -45,17 +46,17 @@ func Intend(ctx context.Context, say func(*AuditEntry)) error {
 	return nil
 }
 
-// Made records the object that a request has created.
+// Made records the id and name of the object that a request has created or acted on.
 func Made(ctx context.Context, id, name string) {
 	Note(ctx, func(e *AuditEntry) { e.ObjectID, e.ObjectName = id, name })
 }
 
-// Changed records the settings that a request has changed. Neither value may contain secrets.
+// Changed records settings before and after a request changed them. Neither value may contain secrets.
 func Changed(ctx context.Context, before, after any) {
 	Note(ctx, func(e *AuditEntry) { e.Before, e.After = asJSON(before), asJSON(after) })
 }
 
-// maxSettings limits the length of settings in an entry, because templates may be long.
+// maxSettings is the maximum length of settings in an entry, in bytes of JSON, because templates may be long.
 const maxSettings = 20_000
 
 func asJSON(settings any) string {
@@ -69,8 +70,8 @@ func asJSON(settings any) string {
 	return string(text)
 }
 
-// AuditFields returns the columns of a row that the audit records: all but times and encrypted values. row is a
-// pointer to a struct with db tags; a nil row has no fields.
+// AuditFields maps the column names of a row to the values that the audit records: all but times and encrypted values.
+// row is a pointer to a struct with db tags; if it is nil, the map is empty.
 func AuditFields(row any) map[string]any {
 	fields, value := map[string]any{}, reflect.ValueOf(row)
 	if value.Kind() == reflect.Pointer && !value.IsNil() {
@@ -96,5 +97,5 @@ func addFields(fields map[string]any, row reflect.Value) {
 	}
 }
 
-// Same reports whether two values of fields are the same for the audit.
+// Same reports whether two values of AuditFields are equal, so that the audit records no change.
 func Same(a, b any) bool { return reflect.DeepEqual(a, b) }

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// ReportDisposition returns the Content-Disposition of a report's download: with an ASCII name for old clients, and the
-// task's own name (RFC 6266).
+// ReportDisposition returns the Content-Disposition of a report's download, with two file names that contain the task's
+// name (RFC 6266): an ASCII one for old clients, and one with all characters and 评测报告 (evaluation report).
 func ReportDisposition(taskName, extension string) string {
 	name := safeName(taskName, "task")
 	return disposition("attachment", asciiName(name, "task")+"_report."+extension, name+"_评测报告."+extension)
@@ -31,7 +31,7 @@ func disposition(kind, ascii, full string) string {
 		strings.ReplaceAll(url.QueryEscape(full), "+", "%20"))
 }
 
-// safeName removes characters that a file system or a header may not accept.
+// safeName removes characters that file systems or headers may not accept; fallback is returned if nothing remains.
 func safeName(name, fallback string) string {
 	name = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || strings.ContainsRune(`/\:*?"<>|`, r) || r == utf8.RuneError {

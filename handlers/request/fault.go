@@ -29,19 +29,19 @@ import (
 	"wending/views/text"
 )
 
-// RetryAfter is the number of seconds after which a request refused with SERVICE_UNAVAILABLE may be retried:
-// the value of the header Retry-After.
+// RetryAfter is the number of seconds after which a request refused with SERVICE_UNAVAILABLE may be retried, as the
+// value of the header Retry-After.
 const RetryAfter = "5"
 
-// IsInternal reports whether an error is an internal one that operators must know about, as opposed to a client's
+// IsInternal reports whether an error is the server's own, which operators must know about, as opposed to a client's
 // error or overload.
 func IsInternal(err error) bool {
 	return FaultOf(err).Status() >= http.StatusInternalServerError && !errors.Is(err, ErrBusy) &&
 		!errors.Is(err, tasks.ErrNoSlot) && !errors.Is(err, ErrRetired) && !errors.As(err, new(*tasks.DiskFullError))
 }
 
-// ErrRetired means that a newer version of the program has migrated the database, so that this process answers no
-// more requests.
+// ErrRetired means that a newer version of the program has migrated the database, so this process answers no more
+// requests.
 var ErrRetired = errors.New("a newer version has migrated the database")
 
 // FaultCodes returns all codes in alphabetical order.
@@ -52,7 +52,7 @@ func StatusOf(code string) int { return statuses[code] }
 
 func notFoundCode(kind db.Kind) string { return strings.ToUpper(string(kind)) + "_NOT_FOUND" }
 
-// notFound returns the fault of an object that does not exist; kinds without their own code share one.
+// notFound returns the fault for an object that does not exist; kinds without a code of their own share CodeNotFound.
 func notFound(kind db.Kind) *Fault {
 	if _, hasOwn := statuses[notFoundCode(kind)]; hasOwn {
 		return NewFault(notFoundCode(kind))
@@ -60,20 +60,20 @@ func notFound(kind db.Kind) *Fault {
 	return NewFault(CodeNotFound)
 }
 
-// Fault is an error that a user or an API client sees. It does not change; the With… methods return copies. The
+// Fault is an error that is shown to a user or an API client. It does not change; the With… methods return copies. The
 // cause is only logged.
 type Fault struct {
 	code string
-	// key, with args, names the message; empty means "error." followed by the code.
+	// key and args select the message in the catalogue and fill it in; an empty key means "error." followed by the code.
 	key   string
 	args  map[string]any
 	limit *Limit
 	// rows are the errors in individual rows of a dataset.
 	rows []dataset.RowError
-	// field is the invalid field; empty means that the code implies it. row is its line in an archive.
+	// field is the invalid field; it is empty if the code implies the field. row is the field's line in an archive.
 	field string
 	row   int
-	// others are faults of other fields.
+	// others are faults in other fields.
 	others []*Fault
 	status int
 	cause  error
@@ -88,19 +88,19 @@ func NewFault(code string) *Fault {
 	return &Fault{code: code, status: status}
 }
 
-// WithCause returns the fault with the error that caused it.
+// WithCause returns a copy of the fault with the error that caused it, which is logged.
 func (f Fault) WithCause(cause error) *Fault {
 	f.cause = cause
 	return &f
 }
 
-// WithMessage returns the fault with a different message from the catalogue.
+// WithMessage returns a copy of the fault with another message of the catalogue.
 func (f Fault) WithMessage(key string) *Fault {
 	f.key = key
 	return &f
 }
 
-// With returns the fault with a value that its message contains.
+// With returns a copy of the fault with a value for a placeholder of its message.
 func (f Fault) With(name string, value any) *Fault {
 	f.args = maps.Clone(f.args)
 	if f.args == nil {
@@ -110,7 +110,7 @@ func (f Fault) With(name string, value any) *Fault {
 	return &f
 }
 
-// withStatus returns the fault with a status that differs from its code's.
+// withStatus returns a copy of the fault with a status other than its code's.
 func (f Fault) withStatus(status int) *Fault {
 	f.status = status
 	return &f
@@ -133,7 +133,7 @@ func (f *Fault) Code() string { return f.code }
 // Status returns the fault's HTTP status.
 func (f *Fault) Status() int { return f.status }
 
-// Message returns the fault's message in a locale.
+// Message returns the fault's message in the locale's language.
 func (f *Fault) Message(locale text.Locale) string {
 	args := maps.Clone(f.args)
 	if args == nil {
@@ -149,7 +149,7 @@ func (f *Fault) Message(locale text.Locale) string {
 	return locale.TextWith(key, args)
 }
 
-// Beside returns the fault's message in a locale, for display next to the field that it is about.
+// Beside returns the fault's message for display next to the field that it is about, without the field's name.
 func (f *Fault) Beside(locale text.Locale) string {
 	switch {
 	case f.limit == nil:
@@ -162,14 +162,15 @@ func (f *Fault) Beside(locale text.Locale) string {
 	return locale.Text("error.beside", "Range", f.limit.told(locale))
 }
 
-// RowDetail is the error in one row of a dataset, in a locale.
+// RowDetail is the error in one row of a dataset, or in one field, with its message in a reader's language.
 type RowDetail struct {
 	Row     int    `json:"row" doc:"Row number as shown in a spreadsheet" example:"3"`
 	Column  string `json:"column" doc:"Name of the column; empty if the error concerns the whole row" example:"question"`
 	Message string `json:"message" example:"question 为空"`
 }
 
-// Details returns the errors in rows, and the number of invalid rows, whether listed or not.
+// Details returns the errors in fields and rows, with messages in the locale's language, and their total number, which
+// is larger than the list if only the first are listed.
 func (f *Fault) Details(locale text.Locale) (details []RowDetail, total int) {
 	if f.field != "" || f.row > 0 {
 		details = append(details, RowDetail{Row: f.row, Column: f.field, Message: f.Message(locale)})
@@ -184,13 +185,13 @@ func (f *Fault) Details(locale text.Locale) (details []RowDetail, total int) {
 	return details, max(total, len(details))
 }
 
-// Limit describes the valid values of a parameter.
+// Limit describes the valid values of a parameter, for messages.
 type Limit struct {
 	key  string
 	args map[string]any
 }
 
-// told returns the description in a locale.
+// told returns the description in the locale's language.
 func (l Limit) told(locale text.Locale) string {
 	if why, isText := l.args["Detail"].(string); isText && l.key == ruleKey {
 		return locale.Text(ruleKey, "Detail", locale.Reason(why))
@@ -216,7 +217,7 @@ func OneOf(choices ...string) Limit {
 	return Limit{"error.range.choice", map[string]any{"Choices": strings.Join(choices, ", ")}}
 }
 
-// TextUpTo allows texts with at most the given number of characters, and without control characters.
+// TextUpTo allows text with at most the given number of characters, without control characters such as line breaks.
 func TextUpTo(most int) Limit { return Limit{"error.range.text", map[string]any{"Max": most}} }
 
 // ValidText allows strings, as opposed to other JSON values.
@@ -239,13 +240,13 @@ func ValidPoll() Limit { return Limit{key: "error.range.poll"} }
 // ValidRate allows N/s, N/m or unlimited.
 func ValidRate() Limit { return Limit{key: "error.range.rate"} }
 
-// LongTextUpTo allows texts with at most the given number of characters, which may have several lines.
+// LongTextUpTo allows text, possibly of several lines, with at most the given number of characters.
 func LongTextUpTo(most int) Limit { return Limit{"error.range.long", map[string]any{"Max": most}} }
 
-// ValidRule describes the fault in a rule's configuration. why is a reason in the form that reason.Because returns.
+// ValidRule describes what is wrong with a rule's configuration. why is a reason as reason.Because returns it.
 func ValidRule(why string) Limit { return Limit{ruleKey, map[string]any{"Detail": why}} }
 
-// ValidRuleValue allows the valid values of a member of an evaluator's configuration.
+// ValidRuleValue allows the valid values of one member of an evaluator's configuration.
 func ValidRuleValue(kind evaluate.Type) Limit {
 	return Limit{key: map[evaluate.Type]string{
 		evaluate.Share: "error.range.share", evaluate.Amount: "error.range.amount", evaluate.JSON: "error.range.json_value",
@@ -261,7 +262,7 @@ const ruleKey = "error.range.rule"
 // Unique allows a name that no other entry of the kind has.
 func Unique() Limit { return Limit{key: "error.range.unique"} }
 
-// RunsToReplay allows only a question or unit that has runs, because a link to a replay needs some.
+// RunsToReplay allows only a question or unit that has runs, because a replay shows runs.
 func RunsToReplay() Limit { return Limit{key: "error.range.replay"} }
 
 // SensitivePattern allows words, and RE2 patterns between slashes, with at most the given number of characters.
@@ -272,27 +273,27 @@ func SensitivePattern(most int) Limit {
 // Existing allows only ids of existing objects.
 func Existing() Limit { return Limit{key: "error.range.existing"} }
 
-// Unlike allows a name that does not look like another account's.
+// Unlike allows a name that cannot be confused with the given name of another account.
 func Unlike(name string) Limit { return Limit{"error.range.unlike", map[string]any{"Name": name}} }
 
-// OtherThan allows any value except the one that another parameter has.
+// OtherThan allows any value except that of the parameter with the given name.
 func OtherThan(name string) Limit { return Limit{"error.range.other", map[string]any{"Name": name}} }
 
-// VisibleName allows a name whose characters are all visible.
+// VisibleName allows a name of at most the given number of characters, all of them visible.
 func VisibleName(most int) Limit { return Limit{"error.range.name", map[string]any{"Max": most}} }
 
-// UnreservedName allows a name that is neither an address nor like the name of a token.
+// UnreservedName allows a name that looks neither like an address nor like a token's name.
 func UnreservedName() Limit { return Limit{key: "error.range.name.unreserved"} }
 
 // ValidAddress allows an http or https address.
 func ValidAddress() Limit { return Limit{key: "error.range.address"} }
 
-// ValidTraceURL allows a template of addresses in the agents' tracing.
+// ValidTraceURL allows a template for links to the agents' tracing system, of at most the given number of characters.
 func ValidTraceURL(most int) Limit {
 	return Limit{"error.range.trace_url", map[string]any{"Max": most}}
 }
 
-// Reachable allows an address that the allowlist in a setting permits.
+// Reachable allows an address that the allowlist in the given setting permits.
 func Reachable(variable string) Limit {
 	return Limit{"error.range.reachable", map[string]any{"Variable": variable}}
 }
@@ -309,10 +310,10 @@ func ValidAdaptive() Limit { return Limit{key: "error.range.adaptive"} }
 // ValidHeaders allows a JSON object of header names and values.
 func ValidHeaders() Limit { return Limit{key: "error.range.headers"} }
 
-// ValidEntries allows entries of the library.
+// ValidEntries allows existing entries of the library.
 func ValidEntries() Limit { return Limit{key: "error.range.saved"} }
 
-// ValidWebhookSecret allows a secret of Standard Webhooks.
+// ValidWebhookSecret allows a secret as defined by Standard Webhooks.
 func ValidWebhookSecret() Limit { return Limit{key: "error.range.webhook_secret"} }
 
 // ValidAddresses allows at most the given number of e-mail addresses.
@@ -320,7 +321,7 @@ func ValidAddresses(most int) Limit {
 	return Limit{"error.range.addresses", map[string]any{"Max": most}}
 }
 
-// AskingTask allows only a task that sends questions to agents.
+// AskingTask allows only a task that sends questions to agents, rather than one with imported answers.
 func AskingTask() Limit { return Limit{key: "error.range.asking_task"} }
 
 // ValidTask allows the id of a task.
@@ -329,15 +330,16 @@ func ValidTask() Limit { return Limit{key: "error.range.task"} }
 // ValidCron allows a cron expression.
 func ValidCron() Limit { return Limit{key: "error.range.cron"} }
 
-// ValidCronField allows the valid values of a field of a cron expression; value is the invalid one.
+// ValidCronField allows the valid values of the given field of a cron expression; value is the invalid value that was
+// given.
 func ValidCronField(field, value string) Limit {
 	return Limit{"cron.wrong." + field, map[string]any{"Value": value}}
 }
 
-// CronNever allows cron expressions that fire at some time.
+// CronNever allows only cron expressions that ever fire.
 func CronNever() Limit { return Limit{key: "error.range.cron_never"} }
 
-// CronOften allows cron expressions whose times are at least the given number of minutes apart.
+// CronOften allows cron expressions that fire at intervals of at least the given number of minutes.
 func CronOften(least int) Limit {
 	return Limit{"error.range.cron_often", map[string]any{"Min": least}}
 }
@@ -348,11 +350,11 @@ func ValidTimezone() Limit { return Limit{key: "error.range.timezone"} }
 // ValidAlertLimit allows the valid limits of an alert.
 func ValidAlertLimit() Limit { return Limit{key: "error.range.alert"} }
 
-// ValidMargin allows the margins of a comparison.
+// ValidMargin allows a valid margin of a comparison.
 func ValidMargin() Limit { return Limit{key: "error.range.margin"} }
 
-// ValidPassword allows a good password; problem is what is wrong with the rejected one: short, long, common,
-// different (from the repetition) or wrong.
+// ValidPassword allows an acceptable password. problem says what is wrong with the rejected one: short, long, common,
+// different (from its repetition), same (as the current one) or wrong. least is the minimum number of characters.
 func ValidPassword(problem string, least int) Limit {
 	return Limit{"error.range.password." + problem, map[string]any{"Min": least}}
 }
@@ -366,21 +368,22 @@ func ValidMoment() Limit { return Limit{key: "error.range.moment"} }
 // NonEmpty allows a single value that is not empty.
 func NonEmpty() Limit { return Limit{key: "error.range.one"} }
 
-// ParameterFault returns the fault of a parameter outside its limit.
+// ParameterFault returns the fault of a parameter whose value the limit does not allow.
 func ParameterFault(name string, limit Limit) *Fault {
 	f := NewFault(CodeParameterInvalid)
 	f.args, f.limit = map[string]any{"Name": name}, &limit
 	return f
 }
 
-// FieldFault is like ParameterFault, for a field of a form; the details of the fault also name the field.
+// FieldFault is like ParameterFault, for a field of a form; the fault's details also contain the field's name.
 func FieldFault(name string, limit Limit) *Fault {
 	f := ParameterFault(name, limit)
 	f.field = name
 	return f
 }
 
-// UnknownFieldFault returns the fault of a field that an operation does not know, with the most similar known field.
+// UnknownFieldFault returns the fault of a field that an operation does not know; its message suggests the most similar
+// known field.
 func UnknownFieldFault(name string, known []string) *Fault {
 	name = shortened(name)
 	f := NewFault(CodeParameterInvalid).WithMessage("error.unknown.field").With("Name", name)
@@ -391,7 +394,7 @@ func UnknownFieldFault(name string, known []string) *Fault {
 	return f
 }
 
-// Parameter returns the name of the parameter that the fault is about; empty if it is about something else.
+// Parameter returns the name of the parameter or field that the fault is about; empty if it is about something else.
 func (f *Fault) Parameter() string {
 	if f.code != CodeParameterInvalid {
 		return ""
@@ -400,14 +403,15 @@ func (f *Fault) Parameter() string {
 	return name
 }
 
-// UnknownParameterFault is like UnknownFieldFault, for query parameters; some are accepted by every operation.
+// UnknownParameterFault is like UnknownFieldFault, for query parameters. known is never empty, because every operation
+// accepts some.
 func UnknownParameterFault(name string, known []string) *Fault {
 	name = shortened(name)
 	return NewFault(CodeParameterInvalid).WithMessage("error.unknown.parameter").With("Name", name).With(
 		"Near", nearest(name, known))
 }
 
-// maxShownName is how many characters of an unknown name are shown.
+// maxShownName is the maximum number of characters of an unknown name that a message repeats.
 const maxShownName = 64
 
 func shortened(name string) string {
@@ -418,7 +422,7 @@ func shortened(name string) string {
 	return string(runes)
 }
 
-// nearest returns the name that is most similar to another, by edit distance.
+// nearest returns the known name that is most similar to the given one, by edit distance.
 func nearest(name string, known []string) string {
 	likeness := func(other string) float64 { return measure.Similarity([]byte(strings.ToLower(name)), []byte(other)) }
 	return slices.MaxFunc(slices.Sorted(slices.Values(known)), func(a, b string) int {
@@ -426,7 +430,7 @@ func nearest(name string, known []string) string {
 	})
 }
 
-// JoinFaults returns the first of faults, with the details of all others that are about other fields.
+// JoinFaults returns the first fault, with the others added to its details if they are about a field.
 func JoinFaults(faults ...*Fault) *Fault {
 	first := *faults[0]
 	for _, other := range faults[1:] {
@@ -437,7 +441,7 @@ func JoinFaults(faults ...*Fault) *Fault {
 	return &first
 }
 
-// DatasetFault returns the fault of an error from the reader of datasets.
+// DatasetFault converts an error from reading a dataset into a fault.
 func DatasetFault(err error) *Fault {
 	var refused *dataset.Error
 	if !errors.As(err, &refused) {
@@ -451,7 +455,7 @@ func DatasetFault(err error) *Fault {
 	return f
 }
 
-// ArchiveFault returns the fault of an invalid archive.
+// ArchiveFault converts an error in an archive into a fault.
 func ArchiveFault(wrong *archive.Error) *Fault {
 	f := NewFault(CodeArchiveInvalid).WithMessage("archive." + wrong.Problem).WithCause(wrong)
 	f.args = map[string]any{"File": wrong.File, "Line": strconv.Itoa(wrong.Line), "Member": wrong.Member}
@@ -469,7 +473,7 @@ func ArchiveFault(wrong *archive.Error) *Fault {
 	return f
 }
 
-// FaultOf classifies any error that a handler returns.
+// FaultOf converts any error that a handler returns into a fault; errors that it does not know become internal errors.
 func FaultOf(err error) *Fault {
 	var known *Fault
 	if errors.As(err, &known) {
@@ -501,7 +505,8 @@ func FaultOf(err error) *Fault {
 	return NewFault(CodeInternalError).WithCause(err)
 }
 
-// sentinels lists the errors that carry no values; the first match counts. If message is empty, the code's own is used.
+// sentinels lists the errors that carry no values; the first match applies. If message is empty, the code's own message
+// is used.
 var sentinels = []struct {
 	err           error
 	code, message string
@@ -514,7 +519,7 @@ var sentinels = []struct {
 	{db.ErrAsksNobody, CodeTaskStateConflict, "error.ASKS_NOBODY"},
 	{db.ErrConflict, CodeTaskStateConflict, ""},
 	{ErrStale, CodeForbidden, "error.stale"},
-	// the secret was given up when the key was lost, or another key is in use
+	// the secret was discarded when the key was lost, or another key is in use
 	{secret.ErrKey, CodeTaskStateConflict, "failure.SECRET_KEY_CHANGED"},
 	{people.ErrLastAdmin, CodeTaskStateConflict, "users.last_admin"},
 	{identity.ErrOfProvider, CodeForbidden, "users.of_provider.only"},
@@ -529,7 +534,7 @@ var sentinels = []struct {
 	{db.ErrUnavailable, CodeServiceUnavailable, ""},
 }
 
-// ofType classifies errors that carry values for their message; it returns nil for other errors.
+// ofType converts errors that carry values for their message; it returns nil for other errors.
 func ofType(err error) *Fault {
 	var (
 		missing  *db.NotFoundError

@@ -6,7 +6,7 @@ import (
 	"wending/jobs/dataset"
 )
 
-// The codes of errors, in addition to those of question files (package dataset).
+// The codes of errors, in addition to those of package dataset for files of questions.
 const (
 	CodeTaskNameRequired    = "TASK_NAME_REQUIRED"
 	CodeTaskNameTooLong     = "TASK_NAME_TOO_LONG"

@@ -2,7 +2,7 @@ package request
 
 import "wending/jobs/tasks"
 
-// TaskFault returns the fault of a field that violates a rule of tasks.
+// TaskFault returns the fault of a task's field that violates a rule.
 func TaskFault(wrong *tasks.InvalidError) *Fault {
 	switch wrong.Problem {
 	case tasks.TooLarge:
@@ -19,7 +19,7 @@ func TaskFault(wrong *tasks.InvalidError) *Fault {
 	return FieldFault(wrong.Field, limitOf(wrong))
 }
 
-// limitOf returns the valid values of a field of a task.
+// limitOf returns the valid values of a task's field, as the error describes them.
 func limitOf(wrong *tasks.InvalidError) Limit {
 	switch wrong.Problem {
 	case tasks.OutOfRange:

@@ -11,35 +11,35 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Patience is how long work waits for its turn.
+// Patience is the maximum time that work waits for a slot.
 const Patience = 3 * time.Second
 
-// Gates limit each kind of costly work to a number of slots, so that heavy load cannot bring the process down: work
-// that cannot begin soon is refused. One visitor gets at most half of the slots, so that no visitor can lock out the
-// others.
+// Gates limit how much costly work of each kind runs at once, so that heavy load cannot bring the process down: work
+// that gets no slot in time is refused. One visitor gets at most half of a gate's slots, so that no visitor can lock
+// out the others.
 type Gates struct {
-	// Files is for reading uploaded files and comparing the facts of answers: one slot per core.
+	// Files is for reading uploaded files and comparing the facts of answers: one slot per core, at least 2.
 	Files *Gate
-	// Imports is for storing the tasks of archives, including their upload: 2 slots.
+	// Imports is for uploading and storing the tasks of archives: 2 slots.
 	Imports *Gate
 	// Spans is for reading and storing agents' spans: 4 slots.
 	Spans *Gate
-	// Probes is for tests of an agent from a page: 4 slots.
+	// Probes is for test calls to an agent from a page: 4 slots.
 	Probes *Gate
-	// SignIns is for comparing passwords: 16 slots, because comparing is slow by design.
+	// SignIns is for checking passwords: 16 slots, because a check is slow by design.
 	SignIns *Gate
 	// Pages is for rendering pages of results: 8 slots.
 	Pages *Gate
 	// Exports is for reading reports and results from the database: 5 slots, because each holds one of the process's
 	// connections.
 	Exports *Gate
-	// Responses let slow clients read finished responses without holding a slot.
+	// Responses stores finished responses for slow clients, so that they hold no slot while they read.
 	Responses *RelayPool
-	// Followers is for streams of a task's or a call's progress: 1,000 slots, of which one visitor gets 100.
+	// Followers is for streams of a task's or a call's progress: 1,000 slots, of which one visitor gets at most 100.
 	Followers *Gate
 }
 
-// NewGates returns gates whose refusals are counted in the registry.
+// NewGates returns gates that count their refusals in metrics of the registry.
 func NewGates(registry prometheus.Registerer) *Gates {
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "wending_refused_total",
@@ -79,8 +79,8 @@ func NewGates(registry prometheus.Registerer) *Gates {
 
 type visitor struct{}
 
-// WithVisitor returns the context of work for a visitor: an account, a token, or the address of a client that has
-// neither. Visitors share slots fairly; work without a visitor is only limited by the total.
+// WithVisitor returns a context for the work of a visitor: an account, a token, or the address of a client that has
+// neither. Gates limit each visitor's share of the slots; work without a visitor is limited only by the total.
 func WithVisitor(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, visitor{}, name)
 }
@@ -89,21 +89,21 @@ func WithVisitor(ctx context.Context, name string) context.Context {
 type Gate struct {
 	places  *semaphore.Weighted
 	refused prometheus.Counter
-	// share is how many slots one visitor can have.
+	// share is the maximum number of slots that one visitor can have.
 	share int64
 
 	mu     sync.Mutex
 	shares map[string]*share
 }
 
-// share holds the slots of a visitor who has some or is waiting for one.
+// share counts the slots of one visitor, who has some or is waiting for one.
 type share struct {
 	places *semaphore.Weighted
-	users  int // guarded by Gate.mu
+	users  int // how many callers have a slot or wait for one; guarded by Gate.mu
 }
 
-// Enter takes a slot. It returns ErrBusy if none becomes free within Patience, or if the context's visitor has too
-// many. leave releases the slot and may be called more than once.
+// Enter takes a slot. It returns ErrBusy if none becomes free within Patience, or if the context's visitor already has
+// its share. leave releases the slot; it may be called more than once.
 func (g *Gate) Enter(ctx context.Context) (leave func(), err error) {
 	waiting, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
@@ -126,7 +126,7 @@ func (g *Gate) Enter(ctx context.Context) (leave func(), err error) {
 	}), nil
 }
 
-// enterShare takes one of the slots of the context's visitor.
+// enterShare takes one of the slots that the context's visitor may have, as soon as one is free. giveBack releases it.
 func (g *Gate) enterShare(ctx context.Context) (giveBack func(), err error) {
 	name, _ := ctx.Value(visitor{}).(string)
 	if name == "" {
@@ -157,5 +157,5 @@ func (g *Gate) enterShare(ctx context.Context) (giveBack func(), err error) {
 	}, nil
 }
 
-// ErrBusy means that too much work of this kind is running already.
+// ErrBusy means that no slot of a gate became free in time.
 var ErrBusy = errors.New("too much work of this kind is already running")

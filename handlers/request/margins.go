@@ -10,7 +10,7 @@ import (
 	"wending/views/paths"
 )
 
-// Amount reads a number of 0 or more, or a percentage.
+// Amount parses a finite number of 0 or more, or a percentage, which it divides by 100.
 func Amount(text string) (number float64, isValid bool) {
 	digits, isPercent := strings.CutSuffix(strings.TrimSpace(text), "%")
 	number, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
@@ -20,13 +20,13 @@ func Amount(text string) (number float64, isValid bool) {
 	return number, err == nil && number >= 0 && !math.IsInf(number, 0)
 }
 
-// Margin reads how much worse a number of a comparison may be.
+// Margin parses by how much the named number of a comparison may get worse. Unless less is better, it may be at most 1.
 func Margin(name, text string) (margin float64, isValid bool) {
 	margin, isValid = Amount(text)
 	return margin, isValid && (measure.IsLessBetter(name) || margin <= 1)
 }
 
-// Margins reads the margins in a page's query; empty fields are ignored.
+// Margins returns the margins in a page's query by the names of their numbers; empty fields are left out.
 func Margins(query url.Values) (map[string]float64, error) {
 	margins := map[string]float64{}
 	for _, name := range measure.GatedNumbers {

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// piece is how many bytes are passed on at a time.
+	// piece is the size of the pieces, in bytes, in which a response is passed on.
 	piece = 64 << 10
-	// maxPieces is how many pieces of one response wait in memory.
+	// maxPieces is the maximum number of pieces of one response that wait in memory.
 	maxPieces = 16
-	// patience is how long, in total, the producer of a response waits for its reader before it writes to disk, so that a
-	// reader that keeps up causes no writes.
+	// patience is how long, in total, the producer of a response waits for its client before it writes to disk, so that
+	// nothing is written for a client that keeps up.
 	patience = 2 * time.Second
 )
 
-// RelayPool limits the data that waits for slow readers, so that they do not hold the resources that produce a
-// response.
+// RelayPool limits the data that waits for slow clients, so that they do not hold the resources that produce their
+// responses.
 type RelayPool struct{ memory, disk room }
 
 // room is a budget of bytes.
@@ -49,11 +49,11 @@ func newRelayPool(memory, disk int64) *RelayPool {
 	return &RelayPool{memory: room{size: memory}, disk: room{size: disk}}
 }
 
-// Waiting returns how many bytes wait for slow readers in memory and on disk.
+// Waiting returns how many bytes wait for slow clients in memory and on disk.
 func (p *RelayPool) Waiting() (memory, disk int64) { return p.memory.taken.Load(), p.disk.taken.Load() }
 
-// Through runs produce with a relay in place of *w. It calls the function made when the response is complete, possibly
-// before the client has read it. It returns once the client has read the response, and returns the first failure.
+// Through calls produce with a relay in place of *w. It calls made when the response is complete, possibly before the
+// client has read it. It returns once the client has read the response, with the first error.
 func (p *RelayPool) Through(w *http.ResponseWriter, produce func() error, made func()) error {
 	direct, failure := *w, errors.New("no response was written")
 	r := p.open(direct)
@@ -74,31 +74,31 @@ func (p *RelayPool) Through(w *http.ResponseWriter, produce func() error, made f
 	return r.close(nil)
 }
 
-// relay is a response that is produced at its own pace and read at the client's. Unread data waits in memory, then in
-// a temporary file; if there is no room in either, the producer waits.
+// relay is a response that is produced at its own pace and read at the client's. Unread data waits in memory, then in a
+// temporary file; if neither has room, the producer waits.
 type relay struct {
 	to         http.ResponseWriter
 	connection *http.ResponseController
 	pool       *RelayPool
-	left       time.Duration // the part of patience that is left
+	left       time.Duration // the part of patience that is not used up
 	unsent     []byte
 
 	mu sync.Mutex
-	// waiting are the pieces that have not been sent yet; inMemory is how many of them are in memory.
+	// waiting are the pieces that have not been sent yet, in order; inMemory is how many of them are in memory.
 	waiting  []part
 	inMemory int
 	file     *os.File
 	onDisk   int
 	isEnded  bool
-	failure  error // the client's failure
-	// After a change, came wakes the reader, and went wakes the producer.
+	failure  error // the error in writing to the client
+	// came wakes send after a change, and went wakes the producer.
 	came, went chan struct{}
-	// sent are pieces whose memory can be reused.
+	// sent holds memory of pieces that have been sent, to be reused.
 	sent chan []byte
 	done chan struct{}
 }
 
-// part is a piece: bytes in memory, or their position in the file.
+// part is a piece that waits: either its bytes, or its position and size in the file.
 type part struct {
 	memory []byte
 	offset int
@@ -118,13 +118,13 @@ func (p *RelayPool) open(w http.ResponseWriter) *relay {
 // Header implements http.ResponseWriter.
 func (r *relay) Header() http.Header { return r.to.Header() }
 
-// WriteHeader sends the header. It is called before the first byte is written.
+// WriteHeader sends the headers. It is called before the first byte is written.
 func (r *relay) WriteHeader(status int) { r.to.WriteHeader(status) }
 
-// Unwrap is for http.ResponseController.
+// Unwrap is called by http.ResponseController.
 func (r *relay) Unwrap() http.ResponseWriter { return r.to }
 
-// Write queues bytes; it returns the client's failure.
+// Write queues bytes for the client; err is the error in writing earlier bytes to it.
 func (r *relay) Write(b []byte) (written int, err error) {
 	for written < len(b) {
 		n := min(len(b)-written, piece-len(r.unsent))
@@ -139,7 +139,7 @@ func (r *relay) Write(b []byte) (written int, err error) {
 	return written, nil
 }
 
-// FlushError lets the client read everything written so far.
+// FlushError queues everything written so far, so that the client gets it.
 func (r *relay) FlushError() error {
 	if len(r.unsent) == 0 {
 		r.mu.Lock()
@@ -155,7 +155,7 @@ func (r *relay) FlushError() error {
 	return err
 }
 
-// put queues a piece for the client.
+// put queues a piece for the client, and waits until there is room for it.
 func (r *relay) put(b []byte) error {
 	for {
 		placed, err := r.place(b)
@@ -196,7 +196,7 @@ func (r *relay) place(b []byte) (placed bool, err error) {
 	return false, nil
 }
 
-// spill appends a piece to the file.
+// spill writes a piece to the end of the temporary file.
 func (r *relay) spill(b []byte) error {
 	if r.file == nil {
 		file, err := blob.Unnamed("")
@@ -222,8 +222,8 @@ func (r *relay) useAgain(b []byte) {
 	}
 }
 
-// close ends the response. If failure is nil, close waits until the client has read everything, and returns the
-// client's failure. Otherwise it drops unsent data and returns failure.
+// close ends the response. If failure is nil, close waits until the client has read everything, and returns the error
+// in writing to it. Otherwise it drops unsent data and returns failure.
 func (r *relay) close(failure error) error {
 	if failure == nil {
 		failure = r.FlushError()
@@ -234,7 +234,7 @@ func (r *relay) close(failure error) error {
 		r.failure = failure
 	}
 	r.mu.Unlock()
-	if failure != nil { // sending must not wait for the client
+	if failure != nil { // interrupts a write that waits for the client
 		_ = r.connection.SetWriteDeadline(time.Now())
 	}
 	signal(r.came)
@@ -252,7 +252,7 @@ func (r *relay) close(failure error) error {
 	return r.failure
 }
 
-// send sends the pieces as they arrive.
+// send sends the pieces to the client as they arrive, until the response ends or fails.
 func (r *relay) send() {
 	defer close(r.done)
 	buffer := make([]byte, 0, piece)
@@ -291,8 +291,8 @@ func (r *relay) send() {
 	}
 }
 
-// next takes the next piece, which is empty if none is waiting. isLast means that no other piece is waiting; ok means
-// that there is a piece, or that one may still arrive.
+// next takes the next piece, whose size is 0 if none is waiting. isLast means that no other piece is waiting; ok is
+// false once the response has ended or failed and no piece is left.
 func (r *relay) next() (next part, isLast, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -302,7 +302,7 @@ func (r *relay) next() (next part, isLast, ok bool) {
 	if len(r.waiting) == 0 {
 		return part{}, false, !r.isEnded
 	}
-	next, r.waiting[0] = r.waiting[0], part{} // the memory of sent pieces is not retained
+	next, r.waiting[0] = r.waiting[0], part{} // releases the memory of pieces that have been sent
 	r.waiting = r.waiting[1:]
 	if next.memory != nil {
 		r.inMemory--

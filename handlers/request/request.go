@@ -1,6 +1,6 @@
 // Package request holds what all requests have in common: the data in their context (the principal, the language, the
 // request id and the audit record), the limits on concurrent costly work, and the errors that users and API clients
-// see, with one table of codes and their status.
+// see, with one table of codes and their HTTP status.
 package request
 
 import (
@@ -34,7 +34,7 @@ type Info struct {
 	Scope db.Scope
 	// Role is the role of the request's account in the project.
 	Role people.Role
-	// HasAccounts reports that people sign in.
+	// HasAccounts reports that people must sign in.
 	HasAccounts bool
 	// IsSecure reports that the request came over HTTPS.
 	IsSecure bool
@@ -42,13 +42,13 @@ type Info struct {
 	Confirmation string
 	// ID is the request's id, as in the log.
 	ID string
-	// TakeUpload counts an upload of the project, or returns the reason why the project accepts no more.
+	// TakeUpload counts an upload against the project's quota; if the quota is used up, it returns an error that says so.
 	TakeUpload func(context.Context) error
-	// Gates limit costly work.
+	// Gates limits costly work.
 	Gates *Gates
 }
 
-// Duty is a step that a user must complete in a browser before anything else.
+// Duty is a step that a user must complete in a browser before doing anything else.
 type Duty string
 
 // The duties: replacing a password that another person chose, and registering a passkey if passkeys are mandatory.
@@ -80,12 +80,12 @@ func (p Principal) IsKnown() bool { return p.IsAdmin || p.UserID != uuid.Nil || 
 
 type key struct{}
 
-// With returns a context with the request's info; templates are rendered in it.
+// With returns a context with the request's info; templates take the language and the role from it.
 func With(ctx context.Context, info Info) context.Context {
 	return context.WithValue(ui.WithRole(text.WithLocale(ctx, info.Locale), info.Role), key{}, info)
 }
 
-// From returns the info of a context made by With.
+// From returns the info that With put in a context; it is zero if there is none.
 func From(ctx context.Context) Info {
 	info, _ := ctx.Value(key{}).(Info)
 	return info
@@ -94,7 +94,7 @@ func From(ctx context.Context) Info {
 // ScopeOf returns the scope of the request in a context; without a request it matches nothing.
 func ScopeOf(ctx context.Context) db.Scope { return From(ctx).Scope }
 
-// Cookies that keep a browser's choices.
+// The cookies that keep a browser's choices.
 const (
 	LanguageCookie = "lang"
 	ThemeCookie    = "theme"
@@ -102,11 +102,11 @@ const (
 	ProjectCookie = "project"
 )
 
-// hostPrefix is the prefix of the names of cookies over HTTPS: browsers do not let other sites, including subdomains
-// and the parent domain, set such a cookie.
+// hostPrefix begins the names of cookies over HTTPS: browsers do not let other sites, including subdomains and the
+// parent domain, set such a cookie.
 const hostPrefix = "__Host-"
 
-// CookieName returns the name of a cookie in browsers.
+// CookieName returns the name under which browsers keep a cookie.
 func CookieName(isSecure bool, name string) string {
 	if isSecure {
 		return hostPrefix + name
@@ -114,7 +114,7 @@ func CookieName(isSecure bool, name string) string {
 	return name
 }
 
-// Kept returns a choice that the browser keeps; empty means none. An old cookie without the prefix is accepted until
+// Kept returns the choice in a browser's cookie; empty means none. An old cookie without the prefix is accepted until
 // the choice is made again, because it does not authenticate anyone.
 func Kept(r *http.Request, name string) string {
 	for _, one := range []string{hostPrefix + name, name} {
@@ -125,7 +125,7 @@ func Kept(r *http.Request, name string) string {
 	return ""
 }
 
-// Settings maps the cookies that store a reader's settings to the values that each can have.
+// Settings maps the cookies that keep a reader's settings to their valid values.
 var Settings = map[string][]string{LanguageCookie: text.Languages, ThemeCookie: Themes}
 
 // Themes are the themes that can be chosen.
@@ -134,8 +134,8 @@ var Themes = []string{"dark", "light"}
 // LanguageParameter is the parameter of the API that names the language of messages and reports.
 const LanguageParameter = "lang"
 
-// Choices returns the language and theme of a request. It does not consult Accept-Language, because the product's
-// users read Chinese, regardless of their browser's settings.
+// Choices returns the language and the theme of a request; an empty theme means the browser's own. It ignores
+// Accept-Language, because the product's users read Chinese, regardless of their browser's settings.
 func Choices(r *http.Request, defaultLanguage string) (lang, theme string) {
 	lang = defaultLanguage
 	if kept := Kept(r, LanguageCookie); slices.Contains(text.Languages, kept) {
@@ -150,28 +150,28 @@ func Choices(r *http.Request, defaultLanguage string) (lang, theme string) {
 	return lang, theme
 }
 
-// IsAPI reports whether a request comes from a program – for the API, an assistant's tools, or with spans – rather than
-// for a page.
+// IsAPI reports whether a request comes from a program: to the API, for an assistant's tools, or with agents' spans.
+// Other requests are for pages.
 func IsAPI(r *http.Request) bool {
 	return strings.HasPrefix(r.URL.Path+"/", "/api/") || r.URL.Path == paths.MCP || r.URL.Path == paths.Traces
 }
 
-// IsFragment reports whether htmx asks for a part of a page.
+// IsFragment reports whether htmx requests a part of a page.
 func IsFragment(r *http.Request) bool { return r.Header.Get("HX-Request") == "true" }
 
-// StorableText replaces what PostgreSQL rejects in a text, NUL and invalid UTF-8, by \uFFFD.
+// StorableText returns text with what PostgreSQL rejects, NUL and invalid UTF-8, replaced by U+FFFD.
 func StorableText(text string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", "\uFFFD"), "\uFFFD")
 }
 
-// SearchText prepares a parameter that is compared with texts: it trims the text and removes characters that
+// SearchText returns a parameter in the form in which it is compared with stored text: trimmed, and without what
 // PostgreSQL rejects.
 func SearchText(parameter string) string {
 	return strings.TrimSpace(strings.ToValidUTF8(strings.ReplaceAll(parameter, "\x00", ""), ""))
 }
 
-// ID reads an id from a path. Only the canonical form of a UUID is accepted; any other text counts as a missing
-// object of the kind.
+// ID parses the id of an object of the kind. Only the canonical form of a UUID is accepted; for any other text, the
+// error says that the object does not exist.
 func ID(text string, kind db.Kind) (uuid.UUID, error) {
 	id, err := uuid.Parse(text)
 	if err != nil || len(text) != 36 {
@@ -189,7 +189,7 @@ func Task(ctx context.Context, store *db.Store, id string) (db.Task, error) {
 	return store.Task(ctx, ScopeOf(ctx), parsed)
 }
 
-// RunID reads the id of a run from a path.
+// RunID parses the id of a run in a path; if it is not a number, the error says that the run does not exist.
 func RunID(text string) (int64, error) {
 	id, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
@@ -198,8 +198,8 @@ func RunID(text string) (int64, error) {
 	return id, nil
 }
 
-// Compared reads one side of a comparison: a task's id, optionally followed by the number of a variant; the
-// default is 1.
+// Compared parses one side of a comparison: a task's id, optionally followed by a colon and the number of a variant;
+// the default is 1.
 func Compared(text string) (taskID uuid.UUID, variant int, err error) {
 	text, number, hasVariant := strings.Cut(text, ":")
 	if variant = 1; hasVariant {
@@ -211,7 +211,7 @@ func Compared(text string) (taskID uuid.UUID, variant int, err error) {
 	return taskID, variant, err
 }
 
-// HasVariant returns a NotFoundError unless a task has the variant.
+// HasVariant returns a NotFoundError unless the task has a variant with this number.
 func HasVariant(task db.Task, variant int) error {
 	if variant > task.TotalVariants {
 		return &db.NotFoundError{Kind: db.KindVariant}
@@ -231,7 +231,7 @@ func RequireFresh(ctx context.Context) error {
 // ErrStale means that the user must sign in again first.
 var ErrStale = errors.New("signed in too long ago")
 
-// LocalPath returns a path that a request names, or a default path if the path could lead to another site.
+// LocalPath returns text if it is a path on this site, and otherwise if it might point to another site.
 func LocalPath(text, otherwise string) string {
 	if !strings.HasPrefix(text, "/") || strings.HasPrefix(text, "//") || strings.ContainsAny(text, "\\\r\n\t") {
 		return otherwise

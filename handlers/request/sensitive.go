@@ -12,32 +12,32 @@ import (
 	"wending/jobs/tasks"
 )
 
-// ConfirmParameter is the query parameter of requests that start a launch, on pages and in the API. It repeats the
-// confirmations of sensitive content that earlier attempts were answered with, separated by commas.
+// ConfirmParameter is the query parameter of requests that start a launch, on pages and in the API. Its value consists
+// of the confirmations, separated by commas, that the responses to earlier attempts contained.
 const ConfirmParameter = "confirm_sensitive"
 
-// confirmations matches the values of ConfirmParameter. One launch needs at most a few confirmations, because it is
+// confirmations matches the values of ConfirmParameter. A launch needs at most four confirmations, because it is
 // checked in a few steps.
 var confirmations = regexp.MustCompile(`^[0-9a-f]{16}(,[0-9a-f]{16}){0,3}$`)
 
-// The audit's actions for a request that was refused because of what it would have sent, and for one that a person
-// confirmed.
+// The audit's actions for a request that was refused because of what it would have sent, and for a request whose
+// sensitive content a person confirmed.
 const (
 	WithheldAction  = "task.withhold"
 	ConfirmedAction = "task.confirm_sensitive"
 )
 
-// confirmedContent is what the audit records about confirmed content: where it is, but not the text.
+// confirmedContent is what the audit records about confirmed content: where it is, but not its text.
 type confirmedContent struct {
-	// Action is what the request does.
+	// Action is the audit's action of the request.
 	Action string `json:"action"`
 	Count  int    `json:"count"`
-	// Places are the first places.
+	// Places are the first of the Count places.
 	Places []tasks.SensitiveMatch `json:"places"`
 }
 
-// Confirmed reports whether a request confirms the sensitive content that it would send. It records what was confirmed,
-// or forbidden.
+// Confirmed reports whether a request confirms the sensitive content that it would send. It records in the audit what
+// was confirmed, or that the content is forbidden.
 func Confirmed(ctx context.Context, found *tasks.SensitiveError) bool {
 	record, isRecorded := ctx.Value(auditKey{}).(*AuditRecord)
 	if found.Confirmation == "" {
@@ -51,7 +51,7 @@ func Confirmed(ctx context.Context, found *tasks.SensitiveError) bool {
 	switch {
 	case isRecorded && isGiven:
 		record.addConfirmed(found)
-	case isRecorded && record.confirmed != nil: // an earlier step was confirmed, but nothing is sent
+	case isRecorded && record.confirmed != nil: // an earlier step was confirmed, but this one is not, so nothing is sent
 		record.Action, record.After, record.confirmed = record.confirmed.Action, "", nil
 	}
 	return isGiven
@@ -71,19 +71,19 @@ type Unconfirmed struct {
 	Places []SensitivePlace
 	// Total is the number of places, of which Places are the first.
 	Total int
-	// Confirmation is the value of ConfirmParameter with which the request is accepted.
+	// Confirmation is the value of ConfirmParameter with which the request will be accepted.
 	Confirmation string
 }
 
-// SensitivePlace is a place with sensitive content: a question, a row of a file, or a prompt, for which Row is 0.
+// SensitivePlace is a place with sensitive content: a question, a row of a file, or a prompt, whose Row is 0.
 type SensitivePlace struct {
 	Row             int
 	IsInFile        bool
 	Column, Pattern string
 }
 
-// UnconfirmedContent returns the content that must be confirmed before a request is repeated; nil if err has another
-// cause.
+// UnconfirmedContent returns the content that must be confirmed before a request is repeated; nil if err is not about
+// such content.
 func UnconfirmedContent(ctx context.Context, err error) *Unconfirmed {
 	var found *tasks.SensitiveError
 	if !errors.As(err, &found) || found.Confirmation == "" {
@@ -101,8 +101,8 @@ func UnconfirmedContent(ctx context.Context, err error) *Unconfirmed {
 	return u
 }
 
-// sensitiveFault returns the fault of a launch that would send content that its project forbids, or allows only if a
-// person confirms it.
+// sensitiveFault returns the fault of a launch that would send content that its project forbids, or allows only after a
+// person has confirmed it.
 func sensitiveFault(wrong *tasks.SensitiveError) *Fault {
 	first, code, problem := wrong.Matches[0], CodeSensitiveContent, "sensitive"
 	if wrong.Confirmation != "" {

@@ -20,17 +20,17 @@ const ColumnPrefix = paths.ColumnPrefix
 var sliceNumbers = []string{"min_latency_ms", "max_latency_ms", "min_total_tokens", "max_total_tokens", "min_cost",
 	"max_cost"}
 
-// isSliceParameter reports whether Slicing reads a parameter.
+// isSliceParameter reports whether Slicing uses a parameter.
 func isSliceParameter(name string) bool {
 	return strings.HasPrefix(name, ColumnPrefix) || slices.Contains(sliceNumbers, name)
 }
 
-// HasSlice reports whether a query has a parameter that Slicing reads.
+// HasSlice reports whether a query has a parameter that Slicing uses.
 func HasSlice(query url.Values) bool {
 	return slices.ContainsFunc(slices.Collect(maps.Keys(query)), isSliceParameter)
 }
 
-// SliceValues returns the parameters of a query that Slicing reads, without empty values: a form sends one for each
+// SliceValues returns the parameters of a query that Slicing uses, without empty values: a form sends one for each
 // field that was left empty.
 func SliceValues(query url.Values) url.Values {
 	values := url.Values{}
@@ -47,15 +47,15 @@ func SliceValues(query url.Values) url.Values {
 	return values
 }
 
-// ColumnValues returns the parameters among SliceValues that name a column.
+// ColumnValues returns those of SliceValues that filter by a column.
 func ColumnValues(query url.Values) url.Values {
 	values := SliceValues(query)
 	maps.DeleteFunc(values, func(name string, _ []string) bool { return !strings.HasPrefix(name, ColumnPrefix) })
 	return values
 }
 
-// ColumnPlace returns the position, from 1, of the column by which a request groups questions; 0 if the request names
-// none.
+// ColumnPlace returns the position, from 1, of the dataset's column by which a request groups questions; 0 if by is
+// empty.
 func ColumnPlace(task db.Task, by string) (int, error) {
 	place := slices.Index(task.VariableNames, by)
 	if by != "" && place < 0 {
@@ -64,7 +64,7 @@ func ColumnPlace(task db.Task, by string) (int, error) {
 	return place + 1, nil
 }
 
-// Slicing reads the part of a query that selects questions by the columns of the task's dataset and by the latency,
+// Slicing returns the part of a query that selects questions by the columns of the task's dataset and by the latency,
 // tokens and cost of their runs. It leaves out invalid parameters; the error names one of them.
 func Slicing(query url.Values, task db.Task) (slicing report.Slicing, err error) {
 	for _, name := range slices.Sorted(maps.Keys(query)) {
@@ -80,7 +80,7 @@ func Slicing(query url.Values, task db.Task) (slicing report.Slicing, err error)
 		chosen := report.Chosen{Place: place + 1}
 		for _, value := range query[name] {
 			chosen.Values = append(chosen.Values, StorableText(value))
-			if strings.TrimSpace(value) == "" { // a question without a value
+			if strings.TrimSpace(value) == "" { // also selects questions whose value is empty
 				chosen.Values = append(chosen.Values, "")
 			}
 		}
@@ -105,7 +105,8 @@ func Slicing(query url.Values, task db.Task) (slicing report.Slicing, err error)
 	return slicing, err
 }
 
-// unknownColumn names the existing column with the most similar name.
+// unknownColumn returns the fault of a column that the task's dataset does not have, which suggests the most similar
+// one.
 func unknownColumn(name string, task db.Task) error {
 	known := make([]string, len(task.VariableNames))
 	for n, column := range task.VariableNames {
