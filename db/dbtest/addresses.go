@@ -23,7 +23,7 @@ func FreeAddress(t testing.TB) string {
 	return listener.Addr().String()
 }
 
-// FreePort returns the port of a FreeAddress.
+// FreePort returns a port of this machine at which nothing listens.
 func FreePort(t testing.TB) string {
 	t.Helper()
 	_, port, err := net.SplitHostPort(FreeAddress(t))
@@ -33,7 +33,7 @@ func FreePort(t testing.TB) string {
 	return port
 }
 
-// SelfSigned returns a certificate for a name or an IP address, and its key (PEM).
+// SelfSigned returns a self-signed certificate for a host name or an IP address, and its key, both in PEM.
 func SelfSigned(t testing.TB, host string) (certificate, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -209,7 +209,7 @@ func Need(t testing.TB, program string) string {
 	return ""
 }
 
-// Redis starts a Redis for one test and returns its URL.
+// Redis starts a Redis server for one test and returns its URL.
 func Redis(t testing.TB) string {
 	t.Helper()
 	redis, err := embedded.StartRedis(context.Background(), t.TempDir())
@@ -256,7 +256,7 @@ func Hold(t testing.TB, during time.Duration, what string, condition func() bool
 	}
 }
 
-// Start starts a PostgreSQL for one test and returns its address.
+// Start starts a PostgreSQL server for one test and returns its address.
 func Start(t testing.TB) string {
 	t.Helper()
 	own, err := embedded.StartPostgres(context.Background(), Folder(t)+"/postgres", settings...)

@@ -66,7 +66,7 @@ cn: wending
 userPassword: ` + SlapdServicePassword + `
 `
 
-// StartSlapd starts OpenLDAP with the given entries (LDIF) below SlapdBase, until the test ends.
+// StartSlapd starts OpenLDAP with the given entries (LDIF) below SlapdBase. The server is stopped when the test ends.
 func StartSlapd(t testing.TB, ldif string) *Slapd {
 	t.Helper()
 	installed := "/usr/sbin/slapd" // not in everybody's PATH
