@@ -17,8 +17,7 @@ type ActiveLaunch struct {
 	// WantedLanes is how many more lanes the launch could use now: 0 while no origin of its targets has a free
 	// slot.
 	WantedLanes int `db:"wanted_lanes"`
-	// IsDone reports that no unit of the launch is running or may still begin, but that the launch has not been
-	// finished.
+	// IsDone reports that no unit of the launch is running or may still begin, although the launch has not been finished.
 	IsDone bool `db:"is_done"`
 }
 
@@ -66,9 +65,9 @@ func (l Lanes) ActiveLaunches(ctx context.Context) ([]ActiveLaunch, error) {
 	return launches, pg.Classify("list the active launches", err)
 }
 
-// Before returns how many launches come before one that waits to start: the running ones, and those that have
-// waited longer. Every process computes the same order, so several processes together start no more launches
-// than one would.
+// Before returns how many launches come before the given launch, which waits to start: the running ones, and those that
+// have waited longer. Every process computes the same order, so several processes together start no more launches than
+// one would.
 func (l Lanes) Before(ctx context.Context, launchID uuid.UUID) (int, error) {
 	return l.before(ctx, countBefore+`l.id = $1`, launchID)
 }

@@ -91,7 +91,8 @@ func (a Additions) Append(ctx context.Context, scope db.Scope, taskID uuid.UUID,
 	return launchID, err
 }
 
-// store stores the items of a task, which the caller has locked.
+// store adds items to a task, which the caller has locked. It returns an AdditionLimitError if the task would become
+// too large, and a KnownItemsError if it already has some of the items.
 func store(ctx context.Context, tx *sqlx.Tx, task db.Task, items []db.NewItem, limits AdditionLimits) error {
 	const knownIDs = `SELECT question_id FROM evaluation_items WHERE task_id = $1 AND question_id = ANY ($2)`
 	const knownSeries = `SELECT DISTINCT series FROM evaluation_items WHERE task_id = $1 AND series = ANY ($2)`

@@ -14,7 +14,7 @@ import (
 	"wending/db/pg"
 )
 
-// AssetState is the state of the copy of a file.
+// AssetState tells how far the copying of a file has got.
 type AssetState string
 
 // An asset is QUEUED until its copy is stored or has failed permanently.
@@ -30,7 +30,7 @@ var AssetStates = []AssetState{AssetQueued, AssetStored, AssetFailed}
 // AnnouncedAsset is a file that an agent has announced.
 type AnnouncedAsset struct {
 	ID uuid.UUID
-	// Number counts the files of a call, Attempt is the attempt of the call that produced it; both start at 1.
+	// Number is the file's number within its call, Attempt the attempt of the call that produced it; both start at 1.
 	Number    int
 	Attempt   int
 	Path      string
@@ -252,7 +252,7 @@ func (s Assets) Any(ctx context.Context, taskID uuid.UUID) (any bool, err error)
 	return any, pg.Classify("look for assets", err)
 }
 
-// Items returns the items of a task for which some run produced a file.
+// Items returns the set of ids of a task's items for which some run produced a file.
 func (s Assets) Items(ctx context.Context, taskID uuid.UUID) (items map[int64]bool, err error) {
 	var ids []int64
 	err = s.db.SelectContext(ctx, &ids, `SELECT DISTINCT item_id FROM assets WHERE task_id = $1
@@ -490,13 +490,13 @@ func (s Assets) Exists(ctx context.Context, taskID uuid.UUID) (exists bool, err 
 	return exists, pg.Classify("look for a task", err)
 }
 
-// Tasks returns the ids of the tasks that have copies.
+// Tasks returns the ids of the tasks that have stored copies of files.
 func (s Assets) Tasks(ctx context.Context) (ids []uuid.UUID, err error) {
 	err = s.db.SelectContext(ctx, &ids, `SELECT DISTINCT task_id FROM assets WHERE state = 'STORED'`)
 	return ids, pg.Classify("list the tasks with files", err)
 }
 
-// Lost records that the stored file with a key is gone: assets with that copy become FAILED, assets with that
+// Lost records that the stored file with the given key is gone: assets with that copy become FAILED, assets with that
 // thumbnail lose only the thumbnail.
 func (s Assets) Lost(ctx context.Context, taskID uuid.UUID, key string) error {
 	const lose = `

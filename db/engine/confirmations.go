@@ -27,20 +27,20 @@ type ConfirmedSide struct {
 	Variant int
 	// Items are the questions, in the same order on both sides.
 	Items []int64
-	// IsAsked reports that the questions are repeated on this side; otherwise the first runs_per_item runs count.
+	// IsAsked reports that the questions are repeated on this side; otherwise their first runs_per_item runs are compared.
 	IsAsked bool
 }
 
 // Confirmation repeats some questions of a comparison, to find out whether their changes are real.
 type Confirmation struct {
 	A, B ConfirmedSide
-	// Runs is how many more runs each question gets on each repeated side.
+	// Runs is the number of additional runs that each question gets on each repeated side.
 	Runs int
-	// Launches are the launches to start, by task.
+	// Launches holds the launches to start, keyed by task.
 	Launches map[uuid.UUID]db.NewLaunch
 }
 
-// firstRuns returns the questions $2 of a task, with the number of runs that count for each.
+// firstRuns returns the questions $2 of a task, each with the number of its runs to compare.
 const firstRuns = `
 	SELECT i.id, t.runs_per_item AS runs
 	FROM evaluation_items i
@@ -78,9 +78,9 @@ const storeConfirmations = `
 	SET a_first = excluded.a_first, a_last = excluded.a_last, b_first = excluded.b_first, b_last = excluded.b_last,
 	created_at = now()`
 
-// Confirm plans the runs of a confirmation and starts them. It returns the launches by task. ErrConflict means that a
-// task to be repeated has not succeeded, a *db.RunsLeftError that a question would have more runs than allowed, and
-// ErrNotFound that there is no such task.
+// Confirm plans the runs of a confirmation and starts them. It returns the ids of the launches, keyed by task.
+// ErrConflict means that a task to be repeated has not succeeded, a *db.RunsLeftError that a question would have more
+// runs than allowed, and ErrNotFound that there is no such task.
 func (f Confirmations) Confirm(ctx context.Context, scope db.Scope,
 	c Confirmation) (launches map[uuid.UUID]uuid.UUID, err error) {
 	launches = map[uuid.UUID]uuid.UUID{}
@@ -122,7 +122,8 @@ func (f Confirmations) Confirm(ctx context.Context, scope db.Scope,
 	return launches, err
 }
 
-// planConfirmed plans the runs of one side, and returns the first and last run that count for each question.
+// planConfirmed plans the additional runs of one side. It returns, for each of its questions, the indexes of the first
+// and the last run to compare.
 func planConfirmed(ctx context.Context, tx *sqlx.Tx, side ConfirmedSide,
 	runs int) (firsts, lasts pq.Int64Array, err error) {
 	var known []struct {

@@ -154,7 +154,7 @@ func (h History) Runs(ctx context.Context, launchID uuid.UUID, filter RunFilter,
 	return runs, total, pg.Classify("list the launch's runs", err)
 }
 
-// Repeat is one run of a question among those made by all launches of its task.
+// Repeat is a run of a question that some launch of its task made.
 type Repeat struct {
 	ID       int64 `db:"id"`
 	RunIndex int   `db:"run_index"`
@@ -180,7 +180,7 @@ const listRepeats = `
 	ORDER BY l.number DESC, r.run_index
 	LIMIT $3`
 
-// maxRepeats is the maximum number of listed runs of a question.
+// maxRepeats is the maximum number of runs that Repeats returns.
 const maxRepeats = 200
 
 // Repeats returns the runs of a question in one variant over all launches, the newest launch first.

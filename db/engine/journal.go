@@ -40,7 +40,7 @@ type JournalEntry struct {
 // NotReported is the progress of a call whose agent does not report progress.
 const NotReported = -1
 
-// Tool is a tool call.
+// Tool is an agent's call of a tool.
 type Tool struct {
 	UnitID int64 `db:"unit_id"`
 	Epoch  int   `db:"epoch"`
@@ -226,9 +226,9 @@ func (j Journal) OfUnit(ctx context.Context, taskID uuid.UUID, unitID int64, aft
 	return fresh, nil
 }
 
-// OfRun returns the events of the call that led to a run, oldest first. A run that was given up may have no events
-// under its own claim, numbered epoch; in that case, the events of the last earlier claim with events are returned.
-// The result is empty if the events are no longer kept.
+// OfRun returns the events of the call that led to a run, oldest first; epoch is the run's claim. A run that was given
+// up may have no events under its own claim; in that case, the events of the last earlier claim that has any are
+// returned. The result is empty if the events are no longer kept.
 func (j Journal) OfRun(ctx context.Context, taskID uuid.UUID, unitID, itemID int64,
 	epoch int) (events []event.Event, err error) {
 	const read = `

@@ -131,7 +131,7 @@ func (r Recorder) judgements(ctx context.Context, taskID uuid.UUID, results []Re
 	return stored, err
 }
 
-// Ruled holds the evaluations of a run by the rules, made in a later launch.
+// Ruled holds the rules' evaluations of a run that an earlier launch made.
 type Ruled struct {
 	RunID       int64
 	Evaluations []db.Evaluation

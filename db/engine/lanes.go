@@ -1,6 +1,6 @@
-// Package engine stores what workers read and write: the workers themselves, the lanes of launches, the next
-// turn of a conversation, the outcomes of calls and evaluators, what agents report during calls and the files
-// that they produce, questions added to a running launch, and the cost of all of it.
+// Package engine stores the data that workers read and write: the workers themselves, the lanes of launches, the next
+// turn of a conversation, the outcomes of calls and evaluators, the events that agents report during calls and the
+// files that they produce, questions added to a running launch, and the cost of all of it.
 package engine
 
 import (
@@ -22,7 +22,7 @@ type Lanes struct{ db *pg.Pool }
 func NewLanes(store *db.Store) Lanes { return Lanes{store.Pool()} }
 
 // sharing contains the common table expressions that list the launches with lanes and the waiting launches. A running
-// launch waits if it has units to call at a target whose rate limit has a free slot, but no lane on a living worker. A
+// launch waits if it has units for a target whose rate limit has a free slot, but no lane on a living worker. A
 // launch's share is the number of lanes it would get if all lanes were dealt out evenly.
 const sharing = `
 		live AS (
@@ -84,7 +84,7 @@ const enterLanes = `
 		WHERE l.id = :launch)
 	RETURNING id`
 
-// noteServed records that the origins of the launch $1 were given a lane now. It locks them in a fixed order, as does
+// noteServed records that the origins of the launch $1 have been given a lane. It locks them in a fixed order, as does
 // every statement that locks several origins.
 const noteServed = `
 	UPDATE origins
@@ -140,8 +140,8 @@ type projectQuota struct {
 	Lanes   *int      `db:"lanes"`
 }
 
-// lockQuota reads the quota of a launch's project. If there is one, it is locked: other transactions that would draw
-// on it wait.
+// lockQuota reads the quota of a launch's project. If there is one, it locks the project, so that other transactions
+// that would draw on the quota wait.
 func lockQuota(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID) (quota projectQuota, err error) {
 	const read = `
 		SELECT t.project_id, p.lanes

@@ -63,9 +63,9 @@ func (p Presence) RemoveAll(ctx context.Context) error {
 	return pg.Classify("remove the workers", err)
 }
 
-// Refused records that a process of a command ("serve", "worker" or "up") on a host refused to start, because its
-// secret key is not the database's. It also removes the records of processes that have not tried for a day, so that
-// hosts that are gone do not accumulate.
+// Refused records that a process on a host refused to start because its secret key is not the database's; command is
+// "serve", "worker" or "up". It also removes the records of processes that have not tried for a day, so that hosts that
+// are gone do not accumulate.
 func (p Presence) Refused(ctx context.Context, host, command string) error {
 	const record = `
 		WITH gone AS (

@@ -216,7 +216,8 @@ func (r Recorder) Record(ctx context.Context, taskID uuid.UUID, results []Result
 	return refused, nil
 }
 
-// recorded selects the units of claims whose results were stored before.
+// recorded selects those of the units $1, claimed under the epochs $2, whose results for the items $3 are already
+// stored.
 const recorded = `
 	SELECT r.unit_id
 	FROM evaluation_runs r
@@ -354,7 +355,7 @@ type verdicts struct {
 
 func (v *verdicts) add(result Result) { v.addTo(result.Unit.ID, result.Evaluations) }
 
-// addTo adds the evaluations of the unit, or of the run, with an id.
+// addTo adds the evaluations of the unit, or of the run, with the given id.
 func (v *verdicts) addTo(id int64, evaluations []db.Evaluation) {
 	for _, one := range evaluations {
 		v.units, v.evaluators, v.statuses = append(v.units, id), append(v.evaluators, int64(one.Number)),
@@ -375,8 +376,8 @@ func (v *verdicts) bind(arguments map[string]any) {
 	}
 }
 
-// turns holds the new states of the conversations in a batch of results, column by column; a single question
-// counts as a conversation that ends.
+// turns holds the new states of the conversations in a batch of results, column by column; a single question is treated
+// as a conversation that ends.
 type turns struct {
 	any           bool
 	hasJudges     bool

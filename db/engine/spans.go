@@ -15,8 +15,8 @@ import (
 	"wending/db/pg"
 )
 
-// TracedCall is a call whose trace id agents have received: the one for a unit's question, or for a turn of its
-// conversation.
+// TracedCall is the call for a unit's question, or for one turn of its conversation, whose trace id an agent has
+// received.
 type TracedCall struct {
 	TraceID string    `db:"trace_id"`
 	TaskID  uuid.UUID `db:"task_id"`
@@ -25,8 +25,8 @@ type TracedCall struct {
 	Variant int       `db:"variant"`
 }
 
-// TracedCalls returns the calls with the given trace ids by their ids. Ids of other installations and projects, of
-// units that were removed, and of judges are not in the result.
+// TracedCalls returns the calls with the given trace ids, keyed by trace id. Ids of other installations and projects,
+// of units that were removed, and of judges are not in the result.
 func (j Journal) TracedCalls(ctx context.Context, scope db.Scope, traces []string) (map[string]TracedCall, error) {
 	// The first half of an id is the unit's (tasks.TraceID). Ids of other systems may have any first half, but no unit has
 	// an id of 16 digits that begins with 8 to f.
@@ -52,11 +52,12 @@ func (j Journal) TracedCalls(ctx context.Context, scope db.Scope, traces []strin
 	return found, nil
 }
 
-// AddSpans stores spans of a call's run, unless they are stored already. The run keeps at most event.MaxSpans and
-// event.MaxSpansBytes: rejected is how many spans had no room. All are rejected if the task has been deleted.
+// AddSpans stores spans of a call's run, unless they are stored already. A run keeps at most event.MaxSpans spans and
+// event.MaxSpansBytes bytes; rejected is the number of spans for which there was no room. All are rejected if the task
+// has been deleted.
 func (j Journal) AddSpans(ctx context.Context, call TracedCall, spans []event.Span) (rejected int, err error) {
 	const (
-		// counting and adding are one step
+		// the lock makes counting and adding one step
 		lock = `SELECT pg_advisory_xact_lock(hashtextextended('spans of ' || $1::bigint, 0))`
 		add  = `
 			WITH fresh AS (
@@ -107,7 +108,7 @@ func (j Journal) AddSpans(ctx context.Context, call TracedCall, spans []event.Sp
 	return rejected, err
 }
 
-// Spans returns the spans of units by unit and question.
+// Spans returns the spans of units, keyed by unit and then by item.
 func (j Journal) Spans(ctx context.Context, taskID uuid.UUID, units []int64) (map[int64]map[int64][]event.Span, error) {
 	const read = `SELECT unit_id, item_id, span FROM run_spans WHERE unit_id = ANY ($1) AND task_id = $2`
 	var rows []struct {

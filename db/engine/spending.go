@@ -12,14 +12,14 @@ import (
 	"wending/db/pg"
 )
 
-// Why a launch was stopped; the catalogues explain the codes.
+// The ceilings that stop a launch; the catalogues explain the codes.
 const (
 	ReasonTask    = "BUDGET_TASK"
 	ReasonProject = "BUDGET_PROJECT"
 	ReasonMonth   = "BUDGET_MONTH"
 )
 
-// Reasons lists all reasons.
+// Reasons lists all codes for why a launch was stopped.
 var Reasons = []string{ReasonTask, ReasonProject, ReasonMonth, db.ReasonQuota}
 
 // Spending computes what launches have spent, and stops those that exceed a ceiling.
@@ -51,7 +51,7 @@ const ofLaunch = `
 		WHERE u.launch_id = l.id AND u.evaluator = -1 AND u.state = 'DONE' AND m.cost IS NOT NULL) of
 	GROUP BY of.currency`
 
-// month is the start of the current month in Beijing.
+// month is the start of the current month in Beijing time.
 const month = `date_trunc('month', now(), 'Asia/Shanghai')`
 
 // Settle stores the spending of launches that have ended, a batch at a time, and returns how many launches it
@@ -280,8 +280,7 @@ func allow(ctx context.Context, tx *sqlx.Tx, allowed map[uuid.UUID]int64) error 
 	return pg.Classify("set allowances", err)
 }
 
-// SetCeiling sets the maximum cost of a task; empty means any amount. It returns db.ErrNotFound if there is no
-// such task.
+// SetCeiling sets the maximum cost of a task; empty means no limit. It returns db.ErrNotFound if there is no such task.
 func (s Spending) SetCeiling(ctx context.Context, taskID uuid.UUID, ceiling string) error {
 	const set = `UPDATE evaluation_tasks SET max_cost = CAST(nullif($2, '') AS numeric), updated_at = now() WHERE id = $1`
 	result, err := s.db.ExecContext(ctx, set, taskID, ceiling)

@@ -13,7 +13,7 @@ import (
 	"wending/db/pg"
 )
 
-// ToolUse is how the current runs of a task used a tool.
+// ToolUse describes how the current runs of a task used a tool.
 type ToolUse struct {
 	Tool string `db:"tool"`
 	// Calls counts all calls of the tool, Failed those that failed, and Runs the runs that made the calls.
@@ -27,8 +27,8 @@ type ToolUse struct {
 }
 
 // PathDifference is a run whose path – the sequence of the tools that it called – differs from the most common path
-// among the answered runs of the same question and variant. A failed run does not count if its path is the beginning
-// of the most common one.
+// among the answered runs of the same question and variant. A failed run is left out if its path is the beginning of
+// the most common one.
 type PathDifference struct {
 	RunID      int64  `db:"run_id"`
 	UnitID     int64  `db:"unit_id"`
