@@ -18,7 +18,7 @@ import (
 	"wending/db/pg"
 )
 
-// ErrNameTaken means that another unarchived entry of the kind has the name.
+// ErrNameTaken means that another unarchived entry of the same kind has the name.
 var ErrNameTaken = errors.New("the name is taken")
 
 // Entry holds the columns that all kinds have in common.
@@ -31,7 +31,7 @@ type Entry struct {
 	ArchivedAt *time.Time `db:"archived_at"`
 }
 
-// Test is how the last test call of a target ended.
+// Test records how the last test call of a target ended.
 type Test struct {
 	TestedAt *time.Time `db:"tested_at"`
 	// TestCode is the error code; nil means that the test succeeded or was never run.
@@ -71,7 +71,7 @@ type Model struct {
 	// SealedParameters is a JSON object merged into every request, encrypted; nil means there is none.
 	SealedParameters []byte `db:"sealed_parameters"`
 	Prices
-	// ProviderName and ProviderProtocol belong to the provider and are only read.
+	// ProviderName and ProviderProtocol are read from the provider's row, and never written.
 	ProviderName     string `db:"provider_name"`
 	ProviderProtocol string `db:"provider_protocol"`
 	Test
@@ -87,7 +87,7 @@ type Agent struct {
 	SealedHeaders  []byte         `db:"sealed_headers"`
 	SealedPayload  []byte         `db:"sealed_payload"`
 	SealedTemplate []byte         `db:"sealed_template"`
-	Poll           *string        `db:"poll"` // polling of accepted jobs, as JSON; nil for direct answers
+	Poll           *string        `db:"poll"` // how to poll accepted jobs, as JSON; nil for direct answers
 	RateLimit      *string        `db:"rate_limit"`
 	RetryOn        pq.StringArray `db:"retry_on"`
 	Prices
@@ -107,7 +107,7 @@ type PromptVersion struct {
 	System  string `db:"system_template"`
 	User    string `db:"user_template"`
 	Note    string `db:"note"`
-	// SavedAt is when the version was saved.
+	// SavedAt is when this version was saved; the prompt itself may be older.
 	SavedAt time.Time `db:"saved_at"`
 }
 
@@ -189,9 +189,9 @@ type Schedule struct {
 	AlertMetric *string  `db:"alert_metric"`
 	AlertBelow  *float64 `db:"alert_below"`
 	AlertsWorse bool     `db:"alerts_worse"`
-	// AlertMargin is how much worse than at the previous firings the metric may be; 0 or more.
+	// AlertMargin is by how much the metric may fall behind the previous firings without an alert; 0 or more.
 	AlertMargin float64 `db:"alert_margin"`
-	// NextAt is when it fires next; nil while no firing is planned.
+	// NextAt is when the schedule fires next; nil while no firing is planned.
 	NextAt *time.Time `db:"next_at"`
 }
 
@@ -205,7 +205,7 @@ const (
 	FollowFrozen Follow = "frozen"
 )
 
-// Follows lists both.
+// Follows lists both values.
 var Follows = []Follow{FollowLatest, FollowFrozen}
 
 // IDs returns ids as the value of an array column.
@@ -252,7 +252,7 @@ const (
 	taskUses         = `SELECT id, task_name AS name, created_at FROM evaluation_tasks WHERE id IN `
 )
 
-// KindEntry is the kind of object that errors name for a missing entry.
+// KindEntry is the kind that a db.NotFoundError names if an entry is missing.
 const KindEntry db.Kind = "entry"
 
 func newTable[T any](name string, columns []string, selected, from, uses string) table[T] {
@@ -373,7 +373,7 @@ func (k Kind[T]) Get(ctx context.Context, scope db.Scope, id uuid.UUID) (T, erro
 	return found, db.NotFound(KindEntry, pg.Classify("read "+k.name, err))
 }
 
-// Named returns the unarchived entry with a name in the scope's own project, or ErrNotFound.
+// Named returns the unarchived entry with the given name in the scope's own project, or ErrNotFound.
 func (k Kind[T]) Named(ctx context.Context, scope db.Scope, name string) (T, error) {
 	var found T
 	err := k.db.GetContext(ctx, &found, `SELECT `+entryColumns+k.selected+` FROM `+k.from+
@@ -482,14 +482,14 @@ func (k Kind[T]) Restore(ctx context.Context, scope db.Scope, id uuid.UUID) erro
 	})
 }
 
-// Use is a task in which an entry was used or, for a provider, one of its models.
+// Use is a task that uses an entry. Tasks that use a model also count as uses of its provider.
 type Use struct {
 	ID        uuid.UUID `db:"id"`
 	Name      string    `db:"name"`
 	CreatedAt time.Time `db:"created_at"`
 }
 
-// Uses returns the newest uses of an entry, and how many there are in all.
+// Uses returns the newest uses of an entry, at most as many as given, and how many there are in all.
 func (k Kind[T]) Uses(ctx context.Context, scope db.Scope, id uuid.UUID, most int) (uses []Use, total int, err error) {
 	var found []struct {
 		Use

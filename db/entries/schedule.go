@@ -15,7 +15,7 @@ import (
 	"wending/db/pg"
 )
 
-// FiringOutcome is the outcome of a firing.
+// FiringOutcome tells whether a firing started a task.
 type FiringOutcome string
 
 // A firing either started a copy of the task, was skipped because the previous copy was still running, or failed to
@@ -29,7 +29,7 @@ const (
 // FiringOutcomes are all outcomes.
 var FiringOutcomes = []FiringOutcome{FiringStarted, FiringSkipped, FiringFailed}
 
-// Why a firing started nothing; the catalogues explain the codes.
+// The reasons why a firing started nothing; the catalogues explain the codes.
 const (
 	ReasonRunning = "PREVIOUS_RUNNING"
 	ReasonTask    = "TASK_GONE"
@@ -51,7 +51,7 @@ var FiringReasons = []string{ReasonRunning, ReasonTask, ReasonSecret, ReasonQuot
 	ReasonDataset,
 	ReasonColumn, ReasonTooLarge, ReasonInvalid, ReasonSensitive}
 
-// Firing is a row of firings.
+// Firing is a row of firings: what happened at one planned time of a schedule.
 type Firing struct {
 	ID         int64         `db:"id"`
 	ScheduleID uuid.UUID     `db:"schedule_id"`
@@ -85,8 +85,8 @@ func (s Schedules) Now(ctx context.Context) (now time.Time, err error) {
 	return now, pg.Classify("read the clock", err)
 }
 
-// Due returns the schedules that have been due for at least late, and enabled ones for which no firing is planned. now
-// is the database's time.
+// Due returns the schedules whose time passed at least the duration late ago, and enabled ones for which no firing is
+// planned. now is the database's time.
 func (s Schedules) Due(ctx context.Context, late time.Duration) (due []Schedule, now time.Time, err error) {
 	const rest = `UPDATE schedules SET next_at = NULL WHERE next_at IS NOT NULL
 		AND (NOT is_enabled OR archived_at IS NOT NULL)`
@@ -185,7 +185,7 @@ func (s Schedules) List(ctx context.Context, scope db.Scope, scheduleID uuid.UUI
 	return found, total, pg.Classify("list firings", err)
 }
 
-// States returns the states of the given tasks that still exist, by id.
+// States returns the states of those of the given tasks that still exist, keyed by task id.
 func (s Schedules) States(ctx context.Context, scope db.Scope, tasks []uuid.UUID) (map[uuid.UUID]db.TaskStatus, error) {
 	list := `SELECT id, status FROM evaluation_tasks WHERE id = ANY ($1) AND ` + db.Within("project_id", "$2")
 	var rows []struct {
@@ -202,8 +202,8 @@ func (s Schedules) States(ctx context.Context, scope db.Scope, tasks []uuid.UUID
 	return states, nil
 }
 
-// Before returns at most the given number of firings before the one that created a task, newest first: only those
-// whose task still exists and has a summary.
+// Before returns the newest firings, at most the given number, before the one that created a task. It leaves out
+// firings whose task no longer exists or that have no summary.
 func (s Schedules) Before(ctx context.Context, taskID uuid.UUID, most int) (found []Firing, err error) {
 	const list = `
 		SELECT ` + columns + `
@@ -231,8 +231,8 @@ func (s Schedules) WithResults(ctx context.Context, scope db.Scope, scheduleID,
 	return f, pg.Classify("look for a firing", err)
 }
 
-// How many firings Watched returns at most: watched is the limit for the newest ones, and learned the limit for the
-// first ones of the same configuration, from which the chart's limits are learned.
+// Limits on the number of firings that Watched returns: watched for the newest ones, and learned for the first ones of
+// the same configuration, from which the chart's limits are learned.
 const watched, learned = 400, 20
 
 // Watched returns the firings with results that a control chart covers, up to a planned time (nil means all), oldest

@@ -137,7 +137,7 @@ func (l Library) listVersions(ctx context.Context, scope db.Scope, versions any,
 	return pg.Classify("read the versions", err)
 }
 
-// notesMost is the maximum number of listed versions of a prompt.
+// notesMost is the maximum number of versions that PromptNotes returns for each prompt.
 const notesMost = 200
 
 // PromptNotes returns the newest versions of prompts without their templates, newest first, keyed by prompt id.
@@ -164,7 +164,7 @@ func (l Library) PromptNotes(ctx context.Context, scope db.Scope,
 	return versions, nil
 }
 
-// datasetsMost is the maximum number of offered earlier versions of a dataset.
+// datasetsMost is the maximum number of versions that EarlierDatasets returns for each dataset.
 const datasetsMost = 50
 
 // EarlierDatasets returns the earlier versions of datasets without their contents, newest first, keyed by dataset
