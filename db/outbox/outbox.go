@@ -35,7 +35,7 @@ const (
 // Events are the events that a channel can subscribe to.
 var Events = []Event{Finished, Failed, Stopped, Progress, Alert, Result}
 
-// State is the state of a delivery.
+// State tells whether a delivery has reached its receiver.
 type State string
 
 // A delivery is PENDING until the receiver has accepted it or the time for attempts is over.
@@ -76,7 +76,7 @@ type Delivery struct {
 	// Detail holds data that the launch itself does not record; nil means none.
 	Detail *json.RawMessage `db:"detail"`
 	State  State            `db:"state"`
-	// Attempts is how often the delivery was sent, including an attempt under way.
+	// Attempts is how many times the delivery was sent, including an attempt under way.
 	Attempts int `db:"attempts"`
 	// NextAt is when a PENDING delivery is sent next; GiveUpAt is when attempts end.
 	NextAt   time.Time `db:"next_at"`
@@ -204,7 +204,7 @@ type Outcome struct {
 	// Status is the HTTP status, 0 if there was no response; Error is empty if the receiver accepted the message.
 	Status int
 	Error  string
-	// RetryAfter is when the next attempt is due; 0 means that there is none.
+	// RetryAfter is how long to wait before the next attempt; 0 means that there is none.
 	RetryAfter time.Duration
 }
 

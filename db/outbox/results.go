@@ -10,7 +10,7 @@ import (
 	"wending/db/pg"
 )
 
-// The maximum number of runs, and bytes of answers, in a batch of results.
+// Limits on a batch of results: the number of its runs, and the bytes of their answers.
 const (
 	batchRuns  = 100
 	batchBytes = 4 << 20
