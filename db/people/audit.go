@@ -32,7 +32,7 @@ type AuditEntry struct {
 	Address string `db:"address" json:"address"`
 	// Via is one of AuditVias.
 	Via string `db:"via" json:"via"`
-	// Action is the recorded action: task.delete, sign-in.
+	// Action names the action, such as task.delete or sign-in.
 	Action string `db:"action" json:"action"`
 	// Object is the kind of object that was acted on.
 	Object      string `db:"object" json:"object"`
@@ -72,7 +72,7 @@ type AuditSealer interface {
 	Verify(purpose string, message, signature []byte) error
 }
 
-// AuditLog reads and writes the entries.
+// AuditLog reads and writes the audit log.
 type AuditLog struct {
 	db     *pg.Pool
 	sealer AuditSealer

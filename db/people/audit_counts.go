@@ -10,8 +10,8 @@ import (
 	"wending/db/pg"
 )
 
-// Count counts an event instead of adding an entry, by action, object and hour. AddCounted then adds one entry
-// for each count.
+// Count increases a count for the event's action, object and hour instead of adding an entry. AddCounted later adds one
+// entry for each count.
 func (l AuditLog) Count(ctx context.Context, entry AuditEntry) error {
 	const count = `
 		INSERT INTO audit_counts AS c (action, object_id, hour, entry)
@@ -25,7 +25,7 @@ func (l AuditLog) Count(ctx context.Context, entry AuditEntry) error {
 	return pg.Classify("count an audited action", err)
 }
 
-// counted is the part of an entry that records how often something happened within an hour.
+// counted is the part of an entry that records how many times something happened within an hour.
 type counted struct {
 	Count int64     `json:"count"`
 	Hour  time.Time `json:"hour"`

@@ -13,7 +13,7 @@ import (
 	"wending/db/pg"
 )
 
-// ends are the ends of the chain.
+// ends records where the chain of entries begins and ends.
 type ends struct {
 	// FirstSeq is the number of the last entry that was removed because of its age; 0 means that none has been.
 	FirstSeq  int64  `db:"first_seq"`
@@ -118,9 +118,8 @@ func (l AuditLog) Seal(ctx context.Context) error {
 	})
 }
 
-// SealAgain seals the chain as it is now, once the reason for the broken seal is known: a lost key or removed
-// entries. The entry by names the person who seals the chain; SealAgain adds it, and records in it where the chain
-// ended before.
+// SealAgain seals the chain as it is now, once the reason for the broken seal is known: a lost key or removed entries.
+// It adds the entry by, which names the person who seals the chain, and records in it where the chain ended before.
 func (l AuditLog) SealAgain(ctx context.Context, by AuditEntry) error {
 	return l.db.InTx(ctx, "reseal the audit log", func(tx *sqlx.Tx) error {
 		chain, err := lock(ctx, tx)
@@ -165,7 +164,7 @@ func (e *MissingEntryError) Error() string {
 	return fmt.Sprintf("entry %d is not there as it was known: an older state of the audit was put in its place", e.Seq)
 }
 
-// VerifiedAudit is the result of reading all entries.
+// VerifiedAudit is the result of Verify.
 type VerifiedAudit struct {
 	Entries int
 	// Seals are the entries that sealed an unsealed chain: on the first start after an upgrade, or with 'wending audit
@@ -181,7 +180,7 @@ type VerifiedAudit struct {
 
 // Verify reads all entries. It returns a BrokenChainError where one was changed or removed, an AuditSealError if the
 // chain's ends differ from the sealed ones, and a MissingEntryError if a known entry is missing. Entries added or
-// removed during the reading do not matter.
+// removed in the meantime do not matter.
 func (l AuditLog) Verify(ctx context.Context, known ...KnownEnd) (found VerifiedAudit, err error) {
 	snapshot, release, err := l.db.Snapshot(ctx)
 	if err != nil {

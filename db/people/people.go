@@ -76,7 +76,7 @@ func New(store *db.Store) People { return People{store.Pool()} }
 const changesChannel = "wending_access"
 
 // ListenForChanges calls changed whenever rights change, in any process, until ctx ends. It also calls changed when
-// listening begins and after every reconnect, because changes may have been missed. url must lead to the server
+// listening begins and after every reconnect, because changes may have been missed. url must point to the server
 // itself, not to a pooler.
 func ListenForChanges(ctx context.Context, url string, changed func()) error {
 	return pg.Listen(ctx, url, changesChannel, func(string) { changed() })
@@ -162,7 +162,7 @@ func (p People) Now(ctx context.Context) (now time.Time, err error) {
 	return now, pg.Classify("read the time", err)
 }
 
-// failuresKept is how long a failed sign-in counts.
+// failuresKept is how long a failed sign-in is remembered.
 const failuresKept = 15 * time.Minute
 
 // Attempt counts an attempt under a key before it is made, so that concurrent attempts are also counted. If the count

@@ -20,13 +20,13 @@ type Project struct {
 	CreatedAt time.Time `db:"created_at"`
 	UpdatedAt time.Time `db:"updated_at"`
 	Quota
-	// ReviewReasons are the project's own reasons, in addition to those of every project.
+	// ReviewReasons are the project's own review reasons, in addition to the ones that every project has.
 	ReviewReasons pq.StringArray `db:"review_reasons"`
 	// SmallestPoints is the smallest difference between shares that matters to the project, in percentage points;
 	// SmallestPercent is the smallest difference between times, tokens or costs, in percent.
 	SmallestPoints  float64 `db:"smallest_points"`
 	SmallestPercent float64 `db:"smallest_percent"`
-	// TraceURL is where the agents' traces are shown.
+	// TraceURL is the template for links to agents' traces.
 	TraceURL TraceTemplate `db:"trace_url"`
 	// SensitivePatterns describe what no launch may send, in the syntax of ParsePattern; nil means the installation's
 	// patterns.
@@ -53,7 +53,7 @@ func (p People) Project(ctx context.Context, id uuid.UUID) (found Project, err e
 	return found, db.NotFound(KindProject, pg.Classify("read a project", err))
 }
 
-// ProjectNamed returns the project that has the given name, in upper or lower case, or db.ErrNotFound.
+// ProjectNamed returns the project with the given name, compared without regard to case, or db.ErrNotFound.
 func (p People) ProjectNamed(ctx context.Context, name string) (found Project, err error) {
 	err = p.db.GetContext(ctx, &found, `SELECT `+projectColumns+` FROM projects p WHERE lower(name) = lower($1)`, name)
 	return found, db.NotFound(KindProject, pg.Classify("read a project", err))
@@ -126,7 +126,7 @@ type Membership struct {
 	IsGranted bool `db:"is_granted"`
 }
 
-// Member is a member of a project.
+// Member is an account that belongs to a project, with its role there.
 type Member struct {
 	UserID     uuid.UUID  `db:"user_id"`
 	UserName   string     `db:"user_name"`

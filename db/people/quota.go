@@ -130,8 +130,8 @@ func (q Quotas) Used(ctx context.Context, projectID uuid.UUID) (used QuotaUsed, 
 	return used, err
 }
 
-// Admits returns a QuotaExceededError unless a project may use more space and make the additional calls that count
-// returns. count is called only if the project has a quota of calls.
+// Admits returns a QuotaExceededError if a project has used up its space, or may not make additional calls. count
+// returns the number of these calls; it is called only if the project has a quota of calls.
 func (q Quotas) Admits(ctx context.Context, projectID uuid.UUID, count func() (calls int, err error)) error {
 	project, err := New(q.store).Project(ctx, projectID)
 	if err != nil || project.DiskBytes == nil && project.CallsPerDay == nil {

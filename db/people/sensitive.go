@@ -17,11 +17,11 @@ import (
 	"wending/db/pg"
 )
 
-// The limits of a list of sensitive patterns: their number, and the length of one in characters.
+// Limits on a list of sensitive patterns: their number, and the length of each in characters.
 const (
 	MaxPatterns      = 100
 	MaxPatternLength = 200
-	// maxInstructions is the maximum size of a compiled pattern, which determines how long it takes per character.
+	// maxInstructions is the maximum size of a compiled pattern, which determines how long matching takes per character.
 	maxInstructions = 300
 )
 
@@ -37,7 +37,8 @@ type Pattern struct {
 	expression *regexp.Regexp
 }
 
-// ParsePattern reads a pattern: an RE2 pattern between slashes, or a word. It returns ErrPattern.
+// ParsePattern parses a pattern: an RE2 pattern between slashes, or a word. It returns ErrPattern if the text is
+// neither.
 func ParsePattern(text string) (Pattern, error) {
 	text = strings.TrimSpace(text)
 	if text == "" || utf8.RuneCountInString(text) > MaxPatternLength || strings.ContainsAny(text, "\x00\r\n") {
@@ -118,7 +119,7 @@ const (
 // SensitiveActions are all actions.
 var SensitiveActions = []SensitiveAction{SensitiveRefuse, SensitiveConfirm}
 
-// guarded are the sensitive patterns that apply to something, and what is known about it.
+// guarded holds the sensitive patterns that apply to a project or a launch, and what to do when they match.
 type guarded struct {
 	Patterns   pq.StringArray  `db:"sensitive_patterns"`
 	Action     SensitiveAction `db:"sensitive_action"`
@@ -160,7 +161,7 @@ func (p People) Finder(ctx context.Context, projectID uuid.UUID,
 // LaunchFinders returns the finders for what a launch sends to the models that judge and group answers: one for
 // questions and prompts, and one for answers. The finder for questions leaves out the patterns that somebody has
 // confirmed for the task. The finder for answers has all patterns, because nobody has seen new answers; but if the
-// launch only assesses existing answers, it is the same, because the confirmation covered them.
+// launch only assesses existing answers, it leaves out the same patterns, because the confirmation covered them.
 func (p People) LaunchFinders(ctx context.Context, launchID uuid.UUID,
 	usual []string) (questions, answers Finder, err error) {
 	const query = `

@@ -28,10 +28,9 @@ type Session struct {
 	Browser   string    `db:"browser"`
 	CreatedAt time.Time `db:"created_at"`
 	SeenAt    time.Time `db:"seen_at"`
-	// IsProven reports that the owner was present when the session began: a provider may sign a person in without
-	// asking.
+	// IsProven reports that the owner was present when the session began. A provider may sign a person in without asking.
 	IsProven bool `db:"is_proven"`
-	// Provided is what is needed to ask a provider or the directory again; nil means that the session depends on none.
+	// Provided holds the data for querying the provider or directory again; nil means that the session depends on neither.
 	Provided *Provided `db:"-"`
 }
 
@@ -43,7 +42,7 @@ const isValid = ` s.seen_at > now() - $2 * interval '1 second' AND s.created_at 
 	OR EXISTS (SELECT FROM provider_sessions r WHERE r.session_id = s.id
 	AND r.checked_at > now() - interval '1 hour'))`
 
-// maxBrowser is the maximum stored length of a browser's user agent.
+// maxBrowser is the maximum number of characters that are stored of a browser's user agent.
 const maxBrowser = 300
 
 // SignIn begins a session and returns the secret that the browser keeps. The browser's previous session, if any,

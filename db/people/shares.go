@@ -48,7 +48,8 @@ type Share struct {
 	UnitID *int64 `db:"unit_id"`
 	// ItemIDs are the questions to which a link to answers is limited; nil means all.
 	ItemIDs pq.Int64Array `db:"item_ids"`
-	// Filters chose these questions, as the query of an address; nil if there were none, or they are not known.
+	// Filters are the filters that chose these questions, encoded as in a page's address; nil if there were none, or they
+	// are unknown.
 	Filters *string `db:"filters"`
 	// Number is the number of a replay's question, in the order of the report; nil if the link shows no single question.
 	Number *int `db:"number"`
@@ -87,7 +88,7 @@ func (p People) RunsToShare(ctx context.Context, taskID uuid.UUID, questionID st
 	return itemID, pg.Classify("look for a question's runs", err)
 }
 
-// ItemOf returns the item and the text of the question with a number from 1, in the order of the report, or
+// ItemOf returns the item and the text of the question with the given number (from 1, in the order of the report), or
 // db.ErrNotFound.
 func (p People) ItemOf(ctx context.Context, taskID uuid.UUID, number int) (itemID int64, question string, err error) {
 	const read = `SELECT id, question FROM evaluation_items WHERE task_id = $1 ORDER BY sort_key OFFSET $2 - 1 LIMIT 1`
@@ -99,7 +100,8 @@ func (p People) ItemOf(ctx context.Context, taskID uuid.UUID, number int) (itemI
 	return found.ID, found.Question, pg.Classify("look for a question", err)
 }
 
-// QuestionOf returns the id of the question with a number from 1, in the order of the report, or db.ErrNotFound.
+// QuestionOf returns the id of the question with the given number (from 1, in the order of the report), or
+// db.ErrNotFound.
 func (p People) QuestionOf(ctx context.Context, taskID uuid.UUID, number int) (questionID string, err error) {
 	const read = `SELECT question_id FROM evaluation_items WHERE task_id = $1 ORDER BY sort_key OFFSET $2 - 1 LIMIT 1`
 	err = p.db.GetContext(ctx, &questionID, read, taskID, number)

@@ -13,7 +13,7 @@ import (
 	"wending/db/pg"
 )
 
-// TokenPrefix is the prefix of every token, by which scanners for leaked secrets find it.
+// TokenPrefix is the prefix of every token; scanners for leaked secrets recognise tokens by it.
 const TokenPrefix = "wnd_"
 
 // Reach is where a token's role applies.
@@ -90,8 +90,8 @@ func (p People) Token(ctx context.Context, id uuid.UUID) (token Token, err error
 	return token, db.NotFound(KindToken, pg.Classify("read a token", err))
 }
 
-// TokenOf returns the token with a value and with the role that its owner's rights allow, or db.ErrNotFound. It
-// records the time of use, at most once a minute.
+// TokenOf returns the token with the given value, its role limited by its owner's rights, or db.ErrNotFound. It records
+// the time of use, at most once a minute.
 func (p People) TokenOf(ctx context.Context, value string) (token Token, err error) {
 	const read = readTokens + `
 		WHERE t.hash = $1 AND t.revoked_at IS NULL AND (t.expires_at IS NULL OR t.expires_at > now())

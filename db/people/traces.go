@@ -28,7 +28,7 @@ func (t TraceTemplate) filled(own, agents string) string {
 }
 
 // IsValid reports whether the template is an http or https address with a placeholder, but none in the host: agents
-// choose their ids, and must not choose where a link leads.
+// choose their ids, and must not choose the host that a link points to.
 func (t TraceTemplate) IsValid() bool {
 	const mark = "0-id-0"
 	filled := t.filled(mark, mark)

@@ -52,7 +52,7 @@ func (p People) User(ctx context.Context, id uuid.UUID) (User, error) {
 	return p.readUser(ctx, ` WHERE id = $1`, id)
 }
 
-// UserNamed returns the account with a name, compared without regard to case, or db.ErrNotFound.
+// UserNamed returns the account with the given name, compared without regard to case, or db.ErrNotFound.
 func (p People) UserNamed(ctx context.Context, name string) (User, error) {
 	return p.readUser(ctx, ` WHERE lower(name) = lower($1)`, name)
 }
@@ -90,7 +90,8 @@ func (p People) Users(ctx context.Context, nameContains string, page db.Page) (u
 	return users, total, pg.Classify("list the accounts", err)
 }
 
-// AddUser stores a new account. It returns ErrNameTaken if another account has the name, or one that looks like it.
+// AddUser stores a new account. It returns ErrNameTaken if another account has the same name, or one that looks like
+// it.
 func (p People) AddUser(ctx context.Context, user User, memberships ...Membership) error {
 	const insert = `
 		INSERT INTO users (id, name, skeleton, password_hash, must_change_password, is_admin, subject)

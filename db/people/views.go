@@ -23,7 +23,7 @@ const (
 // ViewKinds lists all kinds.
 var ViewKinds = []ViewKind{QuestionViews, TaskViews}
 
-// View holds the filters and the order of a page, saved under a name for a project.
+// View holds the filters and the order of a page, saved in a project under a name.
 type View struct {
 	ID        uuid.UUID `db:"id"`
 	ProjectID uuid.UUID `db:"project_id"`
