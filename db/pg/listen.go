@@ -10,7 +10,7 @@ import (
 
 // Listen calls notified with the payload of every notification on a channel until ctx ends. It calls notified with an
 // empty payload when listening has begun and after every reconnect, because notifications may have been missed. It
-// keeps its own connection, so url must lead to the server itself, not to a pooler.
+// keeps its own connection, so url must point to the server itself, not to a pooler.
 func Listen(ctx context.Context, url, channel string, notified func(payload string)) error {
 	if _, err := readURL(url); err != nil {
 		return err

@@ -49,10 +49,10 @@ func checkSchema(ctx context.Context, database *sql.DB, known int64) error {
 	return nil
 }
 
-// Migrate applies the migrations in files, and the steps between them, that have not been applied to the PostgreSQL at
-// url. Several processes may call it at the same time: a session lock makes them work one after another. A pooler in
-// transaction mode does not keep sessions, so url must lead to the server itself. It returns a NewerSchemaError, and
-// changes nothing, if migrations were applied that it does not know.
+// Migrate applies the migrations in files, and the steps between them, that have not been applied to the PostgreSQL
+// database at url. Several processes may call it at the same time: a session lock makes them work one after another. A
+// pooler in transaction mode does not keep sessions, so url must point to the server itself. It returns a
+// NewerSchemaError, and changes nothing, if migrations were applied that it does not know.
 func Migrate(ctx context.Context, url string, files fs.FS, steps ...Step) error {
 	config, err := readURL(url)
 	if err != nil {

@@ -26,8 +26,8 @@ type Pool struct{ *sqlx.DB }
 // connection that was returned last, so the ones needed only at busy times reach this age.
 const maxIdle = 30 * time.Second
 
-// Open connects to the PostgreSQL at url (a URL or a key=value string) with at most maxConnections
-// connections. It returns ErrUnavailable if the server does not answer.
+// Open connects to the PostgreSQL server at url (a URL or a key=value string) with at most maxConnections connections.
+// It returns ErrUnavailable if the server does not answer.
 func Open(ctx context.Context, url string, maxConnections int) (*Pool, error) {
 	config, err := readURL(url)
 	if err != nil {
@@ -56,7 +56,8 @@ func (p *Pool) Ping(ctx context.Context) error {
 	return Classify("ping the database", p.PingContext(ctx))
 }
 
-// readURL parses an address. Its errors never contain the address: the driver's own do, including the password.
+// readURL parses an address. Its errors never contain the address, unlike the driver's, which contain even the
+// password.
 func readURL(url string) (pq.Config, error) {
 	if _, err := neturl.Parse(url); err != nil && strings.Contains(url, "://") {
 		return pq.Config{},

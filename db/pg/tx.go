@@ -13,8 +13,8 @@ import (
 )
 
 // InTx runs work in its own transaction and rolls back if work fails. doing describes the transaction in errors. The
-// server aborts transactions that stay idle: otherwise, if this machine disappeared in mid-transaction, its locks
-// would be held for hours.
+// server aborts transactions that stay idle: otherwise, if this machine disappeared in the middle of a transaction, its
+// locks would be held for hours.
 func (p *Pool) InTx(ctx context.Context, doing string, work func(*sqlx.Tx) error) error {
 	return p.inTx(ctx, doing, `SET LOCAL idle_in_transaction_session_timeout = '15s'`, work)
 }
