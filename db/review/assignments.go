@@ -15,7 +15,7 @@ import (
 	"wending/db/pg"
 )
 
-// Assignments returns the reviewers to whom the questions of a task were assigned, by item id.
+// Assignments returns the reviewers to whom the questions of a task were assigned, keyed by item id.
 func (r Reviews) Assignments(ctx context.Context, taskID uuid.UUID) (map[int64][]string, error) {
 	const list = `
 		SELECT a.item_id, a.reviewer
@@ -37,7 +37,7 @@ func (r Reviews) Assignments(ctx context.Context, taskID uuid.UUID) (map[int64][
 	return byItem, nil
 }
 
-// Set sets how a task is reviewed.
+// Set stores the settings for reviewing a task. It returns a NotFoundError if there is no such task.
 func (r Reviews) Set(ctx context.Context, taskID uuid.UUID, settings db.ReviewSettings) error {
 	const set = `
 		UPDATE evaluation_tasks
@@ -52,9 +52,9 @@ func (r Reviews) Set(ctx context.Context, taskID uuid.UUID, settings db.ReviewSe
 	return err
 }
 
-// Assign assigns questions of a task to reviewers and discards their earlier assignments: the questions with these ids,
-// or all of them if only is nil. Given a number of questions, split returns the reviewers of each, in the order of
-// pages. Assign returns a NotFoundError if the task does not have one of the questions.
+// Assign assigns questions of a task to reviewers and discards the earlier assignments of these questions. only lists
+// the questions' ids; nil means all. split receives the number of questions and returns the reviewers of each, in the
+// order of pages. Assign returns a NotFoundError if the task, or one of the questions, does not exist.
 func (r Reviews) Assign(ctx context.Context, taskID uuid.UUID, only []string,
 	split func(questions int) [][]string) error {
 	const (
@@ -131,8 +131,8 @@ type Tally struct {
 	Verdicts         map[Verdict]int
 }
 
-// Tallies returns the tallies of all reviewers by name, from the verdicts on each question and its assignments; those
-// who were only assigned questions are included.
+// Tallies returns the tallies of all reviewers, in alphabetical order, including those who have only been assigned
+// questions. reviews holds the verdicts on each question, and assigned the reviewers of each item.
 func Tallies(reviews map[string][]Review, assigned map[int64][]string) (all []Tally) {
 	byName := map[string]*Tally{}
 	of := func(name string) *Tally {

@@ -9,7 +9,7 @@ import (
 	"wending/db/pg"
 )
 
-// claimLasts is how long a reviewer who has opened a question is taken to be judging it.
+// claimLasts is how long a reviewer who has opened a question is considered to be judging it.
 const claimLasts = 10 * time.Minute
 
 // Claim records that a reviewer has opened a question to judge it.
@@ -22,8 +22,8 @@ func (r Reviews) Claim(ctx context.Context, itemID int64, reviewer string) error
 	return pg.Classify("claim a question", err)
 }
 
-// Claims returns the other reviewers who are judging a task's questions now, by item id: those who opened a question
-// recently and have not judged it since.
+// Claims returns the other reviewers who are judging a task's questions now, keyed by item id: those who opened a
+// question recently and have not judged it since.
 func (r Reviews) Claims(ctx context.Context, taskID uuid.UUID, reviewer string) (map[int64][]string, error) {
 	const list = `
 		SELECT c.item_id, c.reviewer
@@ -49,8 +49,8 @@ func (r Reviews) Claims(ctx context.Context, taskID uuid.UUID, reviewer string) 
 	return byItem, nil
 }
 
-// IsTaken reports whether a question with these verdicts needs nobody else, if those who are judging it now finish.
-// If no number of people completes a question, it needs every reviewer.
+// IsTaken reports whether a question will have verdicts from the needed number of people once those who are judging it
+// now have finished. It is false if needed is nil, because then every reviewer judges the question.
 func IsTaken(verdicts []Review, claimedBy []string, needed *int) bool {
 	if needed == nil {
 		return false

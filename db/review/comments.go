@@ -14,8 +14,8 @@ import (
 	"wending/db/pg"
 )
 
-// The limits of readers' comments: the length of one in characters, how many a link may have, how many may arrive
-// through it in an hour, and how many of these one reader may send in ten minutes.
+// Limits on readers' comments: the length of each in characters, the total number for a link, the number that may
+// arrive through a link in an hour, and the number that one reader may send through it in ten minutes.
 const (
 	MaxComment      = 2000
 	MaxComments     = 300
@@ -27,7 +27,7 @@ const (
 const KindComment db.Kind = "comment"
 
 var (
-	// ErrCommentsFull means that a link has MaxComments comments.
+	// ErrCommentsFull means that a link already has MaxComments comments.
 	ErrCommentsFull = errors.New("the link has as many comments as it may have")
 	// ErrCommentsFast means that too many comments arrive through a link, or from one reader.
 	ErrCommentsFast = errors.New("too many comments within a short time")
@@ -97,7 +97,7 @@ func (r Reviews) AddComment(ctx context.Context, n NewComment) error {
 	})
 }
 
-// countOpen changes the number of a task's open comments.
+// countOpen adds change to the number of a task's open comments.
 func countOpen(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, change int) error {
 	_, err := tx.ExecContext(ctx, `UPDATE evaluation_tasks SET open_comments = open_comments + $2 WHERE id = $1`, taskID,
 		change)
@@ -116,14 +116,15 @@ func (r Reviews) Comments(ctx context.Context, taskID uuid.UUID, page db.Page) (
 	return found, total, pg.Classify("list the comments", err)
 }
 
-// CommentsAt returns the comments that came through a link at a place, oldest first; a nil item means the whole task.
+// CommentsAt returns the comments on a question that came through a link, oldest first; a nil item selects those on the
+// task as a whole.
 func (r Reviews) CommentsAt(ctx context.Context, shareID uuid.UUID, itemID *int64) (found []Comment, err error) {
 	const list = readComments + ` WHERE c.share_id = $1 AND c.item_id IS NOT DISTINCT FROM $2 ORDER BY c.id`
 	err = r.db.SelectContext(ctx, &found, list, shareID, itemID)
 	return found, pg.Classify("list a link's comments", err)
 }
 
-// OpenComments returns the open comments on questions, oldest first, by item.
+// OpenComments returns the open comments on questions, keyed by item and oldest first.
 func (r Reviews) OpenComments(ctx context.Context, taskID uuid.UUID, items []int64) (map[int64][]Comment, error) {
 	const list = readComments + `
 		WHERE c.task_id = $1 AND c.item_id = ANY($2) AND c.done_at IS NULL

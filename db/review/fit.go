@@ -28,7 +28,7 @@ const (
 	FitForGates  Fitness = "gate"
 )
 
-// noVariance is the variance below which numbers count as equal.
+// noVariance is the tolerance for rounding errors: a variance below it is treated as 0.
 const noVariance = 1e-12
 
 // normal975 is the 97.5 % quantile of the standard normal distribution: 95 % of its values are between −normal975 and
@@ -65,7 +65,7 @@ type Confusion struct {
 	FailFail int `json:"fail_fail" db:"fail_fail" doc:"Failed by both" example:"12"`
 }
 
-// Needed is how many more verdicts would narrow an interval.
+// Needed tells how many more verdicts would narrow an interval to a given width.
 type Needed struct {
 	HalfWidth float64 `json:"half_width" doc:"Half of the interval's width" example:"0.05"`
 	More      *int    `json:"more" doc:"How many more verdicts that takes, about; null if the task has too few questions" example:"140"`
@@ -145,7 +145,7 @@ func (c Confusion) Fit() Fit {
 	return fit
 }
 
-// kappaNeeded returns how many more verdicts would narrow the interval of κ: its variance is proportional to 1/n.
+// kappaNeeded returns how many more verdicts would narrow the interval of κ, whose variance is proportional to 1/n.
 func (f Fit) kappaNeeded() []Needed {
 	needed := []Needed{}
 	if f.KappaInterval == nil {
@@ -247,8 +247,8 @@ func (d drawn) lambda(of, rest int, all Judgements) float64 {
 	return min(1, max(0, stat.Covariance(d.people, d.judge, nil)/weighed))
 }
 
-// variance returns the variance of the corrected pass rate for a sample of the given number of runs like those of d, if
-// the judge alone judges rest further runs and passes the given share of them.
+// variance returns the variance that the corrected pass rate would have if people judged of runs like those of d, and
+// the judge alone judged another rest runs and passed the given share of them.
 func (d drawn) variance(lambda float64, of, rest int, share float64) float64 {
 	errors := make([]float64, len(d.people))
 	for n := range errors {

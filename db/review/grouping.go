@@ -64,8 +64,8 @@ func regrouped(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, itemID int64)
 	return db.RestateStability(ctx, tx, taskID)
 }
 
-// Ungroup withdraws a version of people's grouping of a variant's answers, so that the model's counts again. It
-// returns a GroupingConflictError if that version is not the latest one, or was withdrawn before. The next grouping
+// Ungroup withdraws a version of people's grouping of a variant's answers, so that the model's grouping applies again.
+// It returns a GroupingConflictError if that version is not the latest one, or was withdrawn before. The next grouping
 // gets the version after it.
 func (r Reviews) Ungroup(ctx context.Context, taskID uuid.UUID, itemID int64, variant, version int,
 	reviewer string) error {
@@ -95,7 +95,7 @@ func (r Reviews) Ungroup(ctx context.Context, taskID uuid.UUID, itemID int64, va
 	})
 }
 
-// Reliability returns how far the groupings of a task's model agree with those of people.
+// Reliability returns how far the groupings of a task's model agree with people's.
 func (r Reviews) Reliability(ctx context.Context, taskID uuid.UUID) (meaning.Reliability, error) {
 	return meaning.Against(ctx, r.db, taskID)
 }

@@ -39,10 +39,10 @@ func (p Preference) AsShown(isSwapped bool) Preference {
 	return p
 }
 
-// Matchup is two variants of a task, A having the lower number.
+// Matchup names two variants of a task; A has the lower number.
 type Matchup struct{ A, B int }
 
-// Pair is two variants' answers to a question, which people compare without knowing whose they are.
+// Pair holds two variants' answers to a question, which people compare without knowing which variant gave which answer.
 type Pair struct {
 	ItemID     int64  `db:"item_id"`
 	QuestionID string `db:"question_id"`
@@ -111,7 +111,7 @@ func (p Pair) balance() (balance int) {
 	return balance
 }
 
-// Pairs are the pairs of two variants that have an answer each, in the order of pages.
+// Pairs are the pairs that were drawn for two variants and still have both answers, in the order of pages.
 type Pairs []Pair
 
 // ToJudge returns the pairs whose answers differ.
@@ -119,7 +119,7 @@ func (p Pairs) ToJudge() Pairs {
 	return slices.DeleteFunc(slices.Clone(p), func(one Pair) bool { return one.IsEqual })
 }
 
-// JudgedBy counts the pairs on which a reviewer has a verdict.
+// JudgedBy counts the pairs that a reviewer has judged.
 func (p Pairs) JudgedBy(reviewer string) (judged int) {
 	for _, one := range p {
 		if one.By(reviewer) != nil {
@@ -140,15 +140,16 @@ func (p Pairs) Reviewers() (names []string) {
 	return slices.Compact(names)
 }
 
-// IsFinishedBy reports whether a reviewer has compared all pairs, and may know whose the answers are.
+// IsFinishedBy reports whether a reviewer has compared all pairs, and may therefore learn which variant gave which
+// answer.
 func (p Pairs) IsFinishedBy(reviewer string) bool {
 	all := p.ToJudge()
 	return len(all) > 0 && all.JudgedBy(reviewer) == len(all)
 }
 
-// IsRevealedTo reports whether a reviewer may see which variant is preferred. Reviewers who have begun may see it
-// when they have compared all pairs, others when each pair has a verdict: nobody should compare answers with an
-// expectation.
+// IsRevealedTo reports whether a reviewer may see which variant people prefer. Reviewers who have begun may see it once
+// they have compared all pairs, others once each pair has a verdict, so that nobody compares answers with the result in
+// mind.
 func (p Pairs) IsRevealedTo(reviewer string) bool {
 	all := p.ToJudge()
 	if judged := all.JudgedBy(reviewer); judged > 0 {
@@ -157,8 +158,8 @@ func (p Pairs) IsRevealedTo(reviewer string) bool {
 	return len(p) > 0 && !slices.ContainsFunc(all, func(one Pair) bool { return len(one.Verdicts) == 0 })
 }
 
-// Preferred is which of two variants people prefer, question by question: a question prefers the variant that most of
-// its verdicts prefer, and is a tie if neither has more.
+// Preferred counts which of two variants people prefer, question by question. A variant is preferred on a question if
+// more of its verdicts prefer this variant than the other; if neither has more, the question is a tie.
 type Preferred struct {
 	A        int              `json:"a" doc:"Questions on which people prefer the first variant" example:"31"`
 	B        int              `json:"b" doc:"Questions on which people prefer the second variant" example:"14"`
@@ -170,7 +171,7 @@ type Preferred struct {
 	P        *float64         `json:"p" doc:"Two-sided sign test over the clusters; null if all are ties" example:"0.016"`
 }
 
-// Preferred sums up the verdicts; pairs without any do not count.
+// Preferred sums up the verdicts; it leaves out pairs without any.
 func (p Pairs) Preferred() (of Preferred) {
 	var decided measure.Sample
 	for _, one := range p.ToJudge() {
@@ -194,8 +195,8 @@ func (p Pairs) Preferred() (of Preferred) {
 	return of
 }
 
-// Preferring returns the pairs with verdicts whose verdicts mostly prefer the first variant (direction 1), mostly
-// prefer the second (-1), or prefer both equally often (0).
+// Preferring returns the pairs whose verdicts mostly prefer the first variant (direction 1), mostly prefer the second
+// (-1), or prefer both equally often (0). Pairs without verdicts are left out.
 func (p Pairs) Preferring(direction int) (some Pairs) {
 	for _, one := range p {
 		if len(one.Verdicts) > 0 && cmp.Compare(one.balance(), 0) == direction {
@@ -212,8 +213,8 @@ const presentRuns = `
 	JOIN evaluation_runs b ON b.item_id = p.item_id AND b.variant = p.variant_b AND b.run_index = p.run_b AND b.is_current
 		AND b.status = 'SUCCEEDED'`
 
-// DrawPairs draws one answer of each of two variants, and their order, for every question of a task that has no pair of
-// them yet, or whose pair has lost an answer.
+// DrawPairs draws one answer of each of two variants, and the order in which they are shown, for every question of a
+// task that has no such pair yet, or whose pair has lost an answer.
 func (r Reviews) DrawPairs(ctx context.Context, taskID uuid.UUID, of Matchup) error {
 	const draw = `
 		INSERT INTO blind_pairs AS p (item_id, variant_a, variant_b, run_a, run_b, is_swapped)
@@ -313,8 +314,8 @@ func (r Reviews) Compare(ctx context.Context, taskID uuid.UUID, place PairPlace,
 	return stored, err
 }
 
-// WithdrawPair withdraws a person's verdict on a pair. Its version still counts: the next Compare must pass it as the
-// version that the reviewer has seen.
+// WithdrawPair withdraws a person's verdict on a pair. The withdrawn version keeps its number: the next Compare must
+// pass it as the version that the reviewer has seen.
 func (r Reviews) WithdrawPair(ctx context.Context, taskID uuid.UUID, place PairPlace, version int) error {
 	return r.changePair(ctx, taskID, place, version, func(tx *sqlx.Tx, pair Pair, current *PairVerdict) error {
 		const insert = `
@@ -330,8 +331,8 @@ func (r Reviews) WithdrawPair(ctx context.Context, taskID uuid.UUID, place PairP
 	})
 }
 
-// changePair stores the next version of a verdict on a pair if the latest one is version. Changes are made one at a
-// time.
+// changePair calls store to store the next version of a verdict on a pair, or returns a ConflictError if version is not
+// the latest one. Changes are made one at a time.
 func (r Reviews) changePair(ctx context.Context, taskID uuid.UUID, place PairPlace, version int,
 	store func(tx *sqlx.Tx, pair Pair, current *PairVerdict) error) error {
 	const (
@@ -373,7 +374,7 @@ func (r Reviews) changePair(ctx context.Context, taskID uuid.UUID, place PairPla
 	})
 }
 
-// Standing is how far the comparison of two variants has come, and its result.
+// Standing describes the progress of the comparison of two variants, and its result.
 type Standing struct {
 	A         int       `json:"a" doc:"Number of the first variant" example:"1"`
 	B         int       `json:"b" doc:"Number of the second variant" example:"2"`
@@ -383,7 +384,7 @@ type Standing struct {
 	Preferred Preferred `json:"preferred" doc:"Which variant people prefer"`
 }
 
-// Standing returns how far the comparison of these two variants has come.
+// Standing returns the standing of the comparison of two variants, of which p are the pairs.
 func (p Pairs) Standing(of Matchup) Standing {
 	all := p.ToJudge()
 	standing := Standing{A: of.A, B: of.B, Equal: len(p) - len(all), Preferred: p.Preferred()}
@@ -396,13 +397,13 @@ func (p Pairs) Standing(of Matchup) Standing {
 	return standing
 }
 
-// Drawn are the pairs that were drawn of two variants.
+// Drawn holds the pairs that were drawn for two variants.
 type Drawn struct {
 	Of    Matchup
 	Pairs Pairs
 }
 
-// Drawn returns all pairs of a task, for each two variants of which pairs were drawn.
+// Drawn returns all pairs of a task, grouped by the variants that they compare.
 func (r Reviews) Drawn(ctx context.Context, taskID uuid.UUID) ([]Drawn, error) {
 	const list = `
 		SELECT DISTINCT p.variant_a AS a, p.variant_b AS b
@@ -425,7 +426,7 @@ func (r Reviews) Drawn(ctx context.Context, taskID uuid.UUID) ([]Drawn, error) {
 	return drawn, nil
 }
 
-// Standings returns the standings of all variants of a task of which pairs were drawn.
+// Standings returns the standing of each comparison of two variants of a task for which pairs were drawn.
 func (r Reviews) Standings(ctx context.Context, taskID uuid.UUID) ([]Standing, error) {
 	drawn, err := r.Drawn(ctx, taskID)
 	standings := make([]Standing, len(drawn))

@@ -41,13 +41,13 @@ func (r Reviews) ReasonsOf(ctx context.Context, taskID uuid.UUID) ([]string, err
 	return all, nil
 }
 
-// ReasonCount is the number of questions with a verdict for a reason.
+// ReasonCount is the number of questions that have a verdict with a reason.
 type ReasonCount struct {
 	Reason string `json:"reason" doc:"number, conclusion, omission, citation, format, or one of the project's own" example:"citation"`
 	Count  int    `json:"questions" doc:"Questions with a verdict for this reason" example:"12"`
 }
 
-// ReasonCounts returns the reasons of the verdicts on a task's questions, most frequent first.
+// ReasonCounts counts the questions for each reason of the verdicts on a task's questions, most frequent first.
 func (r Reviews) ReasonCounts(ctx context.Context, taskID uuid.UUID) ([]ReasonCount, error) {
 	all, err := r.List(ctx, taskID, "", "")
 	ofQuestions := map[string][]Review{}
@@ -59,7 +59,7 @@ func (r Reviews) ReasonCounts(ctx context.Context, taskID uuid.UUID) ([]ReasonCo
 	return append([]ReasonCount{}, CountReasons(ofQuestions)...), err
 }
 
-// CountReasons returns the reasons of the verdicts on each question, most frequent first.
+// CountReasons counts the questions for each reason, most frequent first. reviews holds the verdicts on each question.
 func CountReasons(reviews map[string][]Review) (counts []ReasonCount) {
 	questions := map[string]int{}
 	for _, verdicts := range reviews {

@@ -47,7 +47,7 @@ const (
 // Reasons lists the reasons that every project has, in the order of their keys.
 var Reasons = []string{WrongNumber, WrongConclusion, Omission, WrongCitation, WrongFormat}
 
-// Limits of reasons: how many a verdict or a project may have, and the maximum length of each in characters.
+// Limits on reasons: how many a verdict or a project may have, and the maximum length of each in characters.
 const (
 	MaxReasons      = 10
 	MaxReasonLength = 40
@@ -69,8 +69,8 @@ type Review struct {
 	// IsOutdated reports that a judged run has since been replaced.
 	IsOutdated bool      `db:"is_outdated"`
 	CreatedAt  time.Time `db:"created_at"`
-	// CarriedBy is the name of the person who took the verdict over from an earlier task, CarriedFrom; both are nil
-	// for a verdict that was given in this task.
+	// CarriedBy is the name of the person who took the verdict over from the earlier task CarriedFrom; both are nil for a
+	// verdict that was given in this task.
 	CarriedBy   *string    `db:"carried_by"`
 	CarriedFrom *uuid.UUID `db:"carried_from"`
 }
@@ -132,8 +132,8 @@ func (r Reviews) Put(ctx context.Context, taskID uuid.UUID, place Place, said Op
 // reasons returns an opinion's reasons as they are stored: an empty list if there are none.
 func (o Opinion) reasons() pq.StringArray { return append(pq.StringArray{}, o.Reasons...) }
 
-// Withdraw withdraws a review. Its version still counts: the next Put must pass it as the version that its author has
-// seen.
+// Withdraw withdraws a review. The withdrawn version keeps its number: the next Put must pass it as the version that
+// its author has seen.
 func (r Reviews) Withdraw(ctx context.Context, taskID uuid.UUID, place Place, version int) error {
 	return r.change(ctx, taskID, place, version, func(tx *sqlx.Tx, item int64, current *stored) error {
 		const insert = `
@@ -148,7 +148,8 @@ func (r Reviews) Withdraw(ctx context.Context, taskID uuid.UUID, place Place, ve
 	})
 }
 
-// change stores the next version of a review if the latest one is version. Changes are made one at a time.
+// change calls store to store the next version of a review, or returns a ConflictError if version is not the latest
+// one. Changes are made one at a time.
 func (r Reviews) change(ctx context.Context, taskID uuid.UUID, place Place, version int,
 	store func(tx *sqlx.Tx, item int64, current *stored) error) error {
 	const lock = `
@@ -219,8 +220,8 @@ func (r Reviews) List(ctx context.Context, taskID uuid.UUID, reviewer string,
 	return reviews, pg.Classify("list the reviews", err)
 }
 
-// Withdrawn returns the reviews of a task that were withdrawn. Their versions still count: the next Put must pass the
-// version as the one that its author has seen.
+// Withdrawn returns the reviews of a task that were withdrawn. They keep their version numbers: the next Put must pass
+// the number as the version that its author has seen.
 func (r Reviews) Withdrawn(ctx context.Context, taskID uuid.UUID) (reviews []Review, err error) {
 	err = r.db.SelectContext(ctx, &reviews, listReviews, taskID, "", "", true)
 	return reviews, pg.Classify("list the withdrawn reviews", err)
@@ -260,7 +261,7 @@ type SignOff struct {
 	IsChanged bool `db:"is_changed"`
 }
 
-// SignOff signs off a task's report.
+// SignOff records that a reviewer has finished a task's report, with the number of each verdict.
 func (r Reviews) SignOff(ctx context.Context, taskID uuid.UUID, reviewer, note string) (signed SignOff, err error) {
 	const insert = `
 		INSERT INTO sign_offs (task_id, reviewer, note, passed, failed, unsure, open_questions)
@@ -316,8 +317,8 @@ type Change struct {
 	ItemID int64 `db:"item_id"`
 }
 
-// Since returns the reviews that other reviewers gave, changed or withdrew after the parameter after, which is the
-// value of Latest in an earlier Presence. It returns the oldest first, at most as many as the parameter most.
+// Since returns the reviews that other reviewers gave, changed or withdrew since an earlier Presence, whose Latest is
+// passed as after. The oldest come first; most limits their number.
 func (r Reviews) Since(ctx context.Context, taskID uuid.UUID, reviewer string, after int64,
 	most int) (changes []Change, err error) {
 	const list = `

@@ -62,7 +62,7 @@ const MaxSample = 1000
 var ErrAllSampled = errors.New("every question is in a sample")
 
 // verdictsOnRun selects the current verdicts v on a run r that has not been replaced since. A verdict on a whole
-// question counts for a run only if the task has one run of each question.
+// question applies to a run only if the task has one run of each question.
 const verdictsOnRun = `
 	FROM reviews v
 	WHERE v.item_id = r.item_id AND v.variant = r.variant AND v.judged_run_id = r.id AND v.is_current
@@ -252,9 +252,9 @@ func (r Reviews) Judged(ctx context.Context, taskID uuid.UUID) (judged []JudgedR
 	return judged, err
 }
 
-// judgedByAll returns the part of a statement that selects the runs r on which version $3 of a saved evaluator, $2,
-// and people have reached a verdict, in the tasks t of the scope $1; version 0 means all. e holds the evaluator's
-// verdicts, and people the numbers of people's verdicts.
+// judgedByAll returns the part of a statement that selects the runs r on which version $3 of a saved evaluator, $2, and
+// people have reached a verdict, in the tasks t of the scope $1; version 0 means all. e holds the evaluator's verdicts,
+// and people the numbers of people who passed and failed each run.
 func judgedByAll() string {
 	return `
 		FROM (
@@ -373,7 +373,7 @@ func (r Reviews) JudgedAnswers(ctx context.Context, scope db.Scope, evaluator uu
 	return answers, pg.Classify("find the answers that people have judged", err)
 }
 
-// Fits compares the evaluators of a task with people, by the evaluators' numbers.
+// Fits compares the evaluators of a task with people. The result is keyed by the evaluators' numbers.
 func (r Reviews) Fits(ctx context.Context, task db.Task) (map[int]Fit, error) {
 	const count = `
 		SELECT e.evaluator, count(*) AS runs, count(*) FILTER (WHERE e.passed) AS passes,
@@ -396,7 +396,7 @@ func (r Reviews) Fits(ctx context.Context, task db.Task) (map[int]Fit, error) {
 		Evaluator, Runs, Passes, Questions int
 	}
 	all := map[int]Judgements{}
-	if hasSample { // only the correction of a random sample needs the number of all verdicts
+	if hasSample { // the number of all verdicts is needed only for correcting the pass rate by a random sample
 		err := pg.EachRow(ctx, r.db, "count the judges' verdicts", count, []any{task.ID}, func(one row) error {
 			all[one.Evaluator] = Judgements{one.Runs, one.Passes, one.Questions}
 			return nil

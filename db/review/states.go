@@ -16,7 +16,7 @@ const (
 	Done   State = "done"
 )
 
-// StateOf returns the state of a question with these verdicts, if the verdicts of needed people complete it.
+// StateOf returns the state of a question with the given verdicts; needed is how many people must judge the question.
 func StateOf(verdicts []Review, needed int) State {
 	var reviewers []string
 	for _, one := range verdicts {
