@@ -21,7 +21,7 @@ func New(store *db.Store) List { return List{store} }
 // Filter narrows a list of tasks; its zero value matches all.
 type Filter struct {
 	Statuses []db.TaskStatus
-	// Drafts adds drafts; WithoutDrafts excludes drafts from PENDING.
+	// Drafts adds drafts to the selected states; WithoutDrafts excludes drafts from PENDING.
 	Drafts, WithoutDrafts bool
 	// NameContains matches anywhere in the name, without regard to case.
 	NameContains string
@@ -176,14 +176,14 @@ func (l List) HasTasks(ctx context.Context, scope db.Scope) (bool, error) {
 	return has, pg.Classify("look for tasks", err)
 }
 
-// Series is a schedule with the copies that it has made.
+// Series is a schedule with the number of copies that it has made.
 type Series struct {
 	ID     uuid.UUID `db:"id"`
 	Name   string    `db:"name"`
 	Copies int       `db:"copies"`
 }
 
-// SeriesOf returns the schedules that created the given tasks, by schedule id.
+// SeriesOf returns the schedules that created the given tasks, keyed by schedule id.
 func (l List) SeriesOf(ctx context.Context, scope db.Scope, tasks []db.Task) (map[uuid.UUID]Series, error) {
 	list := `
 		SELECT s.id, s.name, (SELECT count(*) FROM evaluation_tasks WHERE schedule_id = s.id) AS copies

@@ -10,7 +10,7 @@ import (
 	"wending/db/pg"
 )
 
-// NamesOf returns the current names of the datasets, agents and models in the library that tasks use, by their ids.
+// NamesOf returns the current names of the datasets, agents and models in the library that tasks use, keyed by id.
 func (l List) NamesOf(ctx context.Context, scope db.Scope, tasks []db.Task) (map[uuid.UUID]string, error) {
 	list := `
 		SELECT id, name FROM datasets WHERE id = ANY ($1) AND ` + db.Within("project_id", "$2") + `

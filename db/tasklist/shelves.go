@@ -13,7 +13,7 @@ import (
 	"wending/db/pg"
 )
 
-// Shelving is the way in which the tasks of a list are grouped.
+// Shelving is how the tasks of a list are grouped.
 type Shelving string
 
 // Tasks are grouped by the agent or model that they call (those that call several form one group), or by their
@@ -23,7 +23,7 @@ const (
 	ByDataset Shelving = "dataset"
 )
 
-// Shelvings lists both.
+// Shelvings lists both values.
 var Shelvings = []Shelving{ByAgent, ByDataset}
 
 // Arrangement is how a list shows its tasks; its zero value shows all tasks, newest first.
@@ -58,7 +58,7 @@ type EarlierTask struct {
 	PassRate  *float64      `db:"pass_rate"`
 }
 
-// earlierShown is how many earlier tasks are shown.
+// earlierShown is the maximum number of earlier tasks that are listed for a task.
 const earlierShown = 6
 
 // Arranged is a page of an arranged list, and how many tasks it lists in all.
@@ -179,7 +179,7 @@ func (l List) shelve(ctx context.Context, scope db.Scope, rows []shelvedTask) (a
 	return arranged, nil
 }
 
-// inShort reads summaries of tasks, by their ids.
+// inShort returns summaries of tasks, keyed by task id.
 func (l List) inShort(ctx context.Context, scope db.Scope, ids []uuid.UUID) (map[uuid.UUID]EarlierTask, error) {
 	read := `
 		SELECT id, task_name, status, created_at, CAST(statistics ->> 'agreement' AS float8) AS agreement,
@@ -208,7 +208,8 @@ type ReviewProgress struct {
 	Failed int       `db:"failed"`
 }
 
-// ReviewProgress reads the progress of the reviews of tasks, by task id; tasks without any verdict are left out.
+// ReviewProgress returns the progress of the reviews of tasks, keyed by task id; tasks without any verdict are left
+// out.
 func (l List) ReviewProgress(ctx context.Context, scope db.Scope,
 	tasks []db.Task) (map[uuid.UUID]ReviewProgress, error) {
 	read := `
