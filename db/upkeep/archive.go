@@ -26,7 +26,7 @@ type Archives struct{ db *pg.Pool }
 func NewArchives(store *db.Store) Archives { return Archives{store.Pool()} }
 
 // Meanings returns models' groupings of the answers to a task's questions by meaning, and people's corrections of them,
-// by item.
+// both keyed by item.
 func (a Archives) Meanings(ctx context.Context, taskID uuid.UUID) (said map[int64]meaning.Grouping,
 	corrections map[int64][]meaning.Correction, err error) {
 	if said, err = meaning.Current(ctx, a.db, taskID); err != nil {
@@ -206,7 +206,7 @@ const insertRuns = `
 		JOIN task_evaluators known ON known.task_id = $2 AND known.number = e.evaluator)
 	SELECT count(*) FROM stored`
 
-// Imported is a task that ended on another installation.
+// Imported is a task that ended on another installation, with everything to store for it.
 type Imported struct {
 	Task   db.NewTask
 	Status db.TaskStatus
@@ -222,11 +222,11 @@ type Imported struct {
 	// Assets returns the files of these runs, whose copies are in the store already; nil means that there are none. It
 	// is called after Next, NextPart and NextTool have returned everything.
 	Assets func() ([]ArchivedAsset, error)
-	// Corrections are people's groupings of answers by meaning, by question id.
+	// Corrections are people's groupings of answers by meaning, keyed by question id.
 	Corrections map[string][]meaning.Correction
 	Samples     []ArchivedSample
 	Pairs       []ArchivedPair
-	// Assess assesses items of the task, given by id.
+	// Assess assesses the items of the task with the given ids.
 	Assess func(ctx context.Context, results report.Assessor, itemIDs []int64) error
 }
 

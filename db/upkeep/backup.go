@@ -34,8 +34,8 @@ const Patience = time.Minute
 var errStalled = errors.New("it reads no further: a block of the dump is damaged")
 
 // CheckDump returns an error unless the output of Dump is complete and undamaged. It needs no database. It stops
-// pg_restore if that reads nothing for the given time: if a block's compressed data ends too early, pg_restore would
-// read the block again and again, without end.
+// pg_restore once that has read nothing for the duration patience: if a block's compressed data ends too early,
+// pg_restore would read the block again and again, for ever.
 func CheckDump(ctx context.Context, dump io.Reader, patience time.Duration) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -124,7 +124,7 @@ func requireEmpty(ctx context.Context, url string) error {
 	return nil
 }
 
-// tool runs one of PostgreSQL's programs, of the server's version, against the database at url.
+// tool runs one of PostgreSQL's client programs, in the server's version, against the database at url.
 func tool(ctx context.Context, url, name string, in io.Reader, out io.Writer, args ...string) error {
 	environment, err := pg.ToolEnvironment(url)
 	if err != nil {
@@ -148,7 +148,7 @@ func tool(ctx context.Context, url, name string, in io.Reader, out io.Writer, ar
 	return nil
 }
 
-// serverMajor returns the major version of the PostgreSQL at url.
+// serverMajor returns the major version of the PostgreSQL server at url.
 func serverMajor(ctx context.Context, url string) (major int, err error) {
 	pool, err := pg.Open(ctx, url, 1)
 	if err != nil {

@@ -27,8 +27,8 @@ type ArchivedPart struct {
 	Packed   []byte `db:"events"`
 }
 
-// EachPart calls yield with the parts of the events of a task's current runs, run by run, oldest first. The events of a
-// run that was given up are those of the last earlier claim that has any.
+// EachPart calls yield with the parts of the events of a task's current runs, run by run, oldest first. For a run that
+// was given up, these are the events of the last earlier claim that has any.
 func (a Archives) EachPart(ctx context.Context, taskID uuid.UUID, yield func(ArchivedPart) error) error {
 	const read = `
 		SELECT i.question_id, r.variant, r.run_index, e.first_seq, e.events
@@ -302,8 +302,8 @@ func storeSamples(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, samples []
 	return nil
 }
 
-// inBatches calls the function store with batches of values, until the function next returns nil or an error. If next
-// is nil, there are no values.
+// inBatches passes the values that next returns to store, in batches, until next returns nil or an error. A nil next
+// means that there are no values.
 func inBatches[T any](next func() (*T, int, error), store func([]*T) error) error {
 	for isDone := next == nil; !isDone; {
 		some := []*T{}

@@ -37,12 +37,12 @@ type Figures struct {
 	Backups
 }
 
-// Backups describe the backups by 'wending backup' and BACKUP_CRON.
+// Backups describe the backups made by 'wending backup' and BACKUP_CRON.
 type Backups struct {
-	// LastBackupAt is when the last one finished, and LastBackupBytes is its size; nil means never.
+	// LastBackupAt is when the last backup finished, nil for never; LastBackupBytes is its size.
 	LastBackupAt    *time.Time `db:"last_backup_at"`
 	LastBackupBytes int64      `db:"last_backup_bytes"`
-	// BackupFailedAt is when a scheduled one last failed; nil means never.
+	// BackupFailedAt is when a scheduled backup last failed; nil means never.
 	BackupFailedAt *time.Time `db:"backup_failed_at"`
 }
 
@@ -74,7 +74,7 @@ const readFigures = `
 		last_backup_at, last_backup_bytes, backup_failed_at
 	FROM installation`
 
-// Figures reads the figures.
+// Figures returns the current figures.
 func (m Monitor) Figures(ctx context.Context) (figures Figures, err error) {
 	if err := m.db.GetContext(ctx, &figures, readFigures, db.WorkerDeadAfter.Seconds()); err != nil {
 		return figures, pg.Classify("read the figures", err)
@@ -108,7 +108,7 @@ func (m Monitor) counts(ctx context.Context, query string) (map[string]int, erro
 // Connections describes the pool's connections.
 func (m Monitor) Connections() sql.DBStats { return m.db.Stats() }
 
-// BackedUp records that a backup of some bytes has finished; isScheduled means that it was a scheduled one.
+// BackedUp records that a backup has finished; bytes is its size, and isScheduled means that BACKUP_CRON planned it.
 func (m Monitor) BackedUp(ctx context.Context, bytes int64, isScheduled bool) error {
 	const record = `
 		UPDATE installation
@@ -124,14 +124,14 @@ func (m Monitor) BackupFailed(ctx context.Context) error {
 	return pg.Classify("record the failed backup", err)
 }
 
-// PlanOfBackups has the times that decide whether a scheduled backup is due, by the database's clock.
+// PlanOfBackups holds the times that decide whether a scheduled backup is due, by the database's clock.
 type PlanOfBackups struct {
-	// TriedAt is when one was last tried, or when PlanOfBackups was first called.
+	// TriedAt is when a scheduled backup was last tried or, before the first try, when PlanOfBackups was first called.
 	TriedAt time.Time `db:"tried_at"`
 	Now     time.Time `db:"now"`
 }
 
-// PlanOfBackups returns the plan of backups.
+// PlanOfBackups reads these times. Its first call on an installation stores the current time as TriedAt.
 func (m Monitor) PlanOfBackups(ctx context.Context) (plan PlanOfBackups, err error) {
 	const begin = `UPDATE installation SET backup_tried_at = now() WHERE backup_tried_at IS NULL`
 	const read = `SELECT coalesce(backup_tried_at, now()) AS tried_at, now() AS now FROM installation`

@@ -56,7 +56,7 @@ func (a Archives) EachPair(ctx context.Context, taskID uuid.UUID, yield func(jso
 	return a.eachLine(ctx, "read a task's pairs", read, taskID, yield)
 }
 
-// storeDrawn stores what was drawn from the runs of an imported task for people to judge.
+// storeDrawn stores the samples and pairs that were drawn from the runs of an imported task for people to judge.
 func storeDrawn(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, imported Imported) error {
 	if err := storeSamples(ctx, tx, taskID, imported.Samples); err != nil {
 		return err

@@ -24,7 +24,7 @@ type TableSize struct {
 	Rows int64 `db:"rows"`
 }
 
-// TaskSize is the size of a task: of its answers as stored, without indexes.
+// TaskSize is the size of a task's answers as stored, without indexes.
 type TaskSize struct {
 	ID        uuid.UUID     `db:"id"`
 	Name      string        `db:"task_name"`
@@ -48,7 +48,7 @@ type SpaceUsage struct {
 // rowBytes is the approximate size of a run without its texts.
 const rowBytes = 250
 
-// Measure measures everything, and lists at most the given numbers of the largest tables and tasks. It reads the row of
+// Measure returns the disk usage, with at most the given numbers of the largest tables and tasks. It reads the row of
 // every run, but not the texts of answers.
 func (s Storage) Measure(ctx context.Context, tables, tasks int) (usage SpaceUsage, err error) {
 	const listTables = `
