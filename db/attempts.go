@@ -8,7 +8,7 @@ import (
 	"wending/db/pg"
 )
 
-// FailedAttempt is a failed attempt of a call, after which the call was attempted again.
+// FailedAttempt describes an attempt at a call that failed and was followed by another attempt.
 type FailedAttempt struct {
 	// Attempt is the attempt's number, from 1.
 	Attempt      int       `json:"attempt"`
@@ -25,9 +25,9 @@ type FailedAttempt struct {
 // Limits on the failed attempts that are stored for a run: their number, and sizes in bytes.
 const (
 	MaxFailedAttempts   = 10
-	maxAttemptText      = 1800 // of message and body together; with its other values, an attempt stays below 2 KB
+	maxAttemptText      = 1800 // message and body together; with its other values, an attempt stays below 2 KB
 	maxAttemptMessage   = 600
-	MaxFailedAttemptRaw = 2 * maxAttemptText // of the body as received: it is shortened after secrets are redacted
+	MaxFailedAttemptRaw = 2 * maxAttemptText // the raw body, from which secrets are redacted before it is shortened to fit
 )
 
 // FailedAttempts are the failed attempts of a run, in order.
@@ -44,8 +44,7 @@ func (f FailedAttempts) With(one FailedAttempt) FailedAttempts {
 	return append(f[:len(f):len(f)], one)
 }
 
-// cutBytes returns the beginning of a text in storable form: at most the given number of bytes, without cutting a
-// character.
+// cutBytes returns a text in storable form, cut to at most the given number of bytes without splitting a character.
 func cutBytes(text string, most int) string {
 	text = pg.StorableText(text)
 	if len(text) <= most {
@@ -66,7 +65,7 @@ func (f FailedAttempts) Text() string {
 	return string(text)
 }
 
-// Scan implements sql.Scanner for a column of JSON, which may be null.
+// Scan implements sql.Scanner for a nullable JSON column.
 func (f *FailedAttempts) Scan(column any) error {
 	*f = nil
 	if column == nil {

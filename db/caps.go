@@ -32,7 +32,7 @@ var (
 		WHERE project_id = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())`}
 )
 
-// ProjectFullError means that a project has as many objects of one kind as it may have.
+// ProjectFullError means that a project has reached one of its caps.
 type ProjectFullError struct{ Cap }
 
 func (e *ProjectFullError) Error() string {

@@ -56,7 +56,7 @@ func (e *NotFoundError) Error() string {
 // Is makes errors.Is(err, ErrNotFound) true.
 func (e *NotFoundError) Is(target error) bool { return target == ErrNotFound }
 
-// NotFound adds the kind to an ErrNotFound and returns any other error unchanged.
+// NotFound wraps ErrNotFound in a NotFoundError of the given kind and returns any other error unchanged.
 func NotFound(kind Kind, err error) error {
 	if errors.Is(err, ErrNotFound) {
 		return &NotFoundError{Kind: kind, cause: err}

@@ -14,7 +14,7 @@ import (
 	"wending/db/pg"
 )
 
-// Evaluator is a row of task_evaluators: the version of an evaluator that a task keeps.
+// Evaluator is a row of task_evaluators: a task's copy of one version of a saved evaluator.
 type Evaluator struct {
 	TaskID uuid.UUID `db:"task_id"`
 	Number int       `db:"number"` // 1, 2, 3 …
@@ -123,7 +123,7 @@ type Evaluation struct {
 // Evaluations are the evaluations of a run, in the order of the evaluators.
 type Evaluations []Evaluation
 
-// Scan implements sql.Scanner for a column of JSON, which may be null.
+// Scan implements sql.Scanner for a nullable JSON column.
 func (e *Evaluations) Scan(column any) error {
 	*e = nil
 	if column == nil {
@@ -136,7 +136,8 @@ func (e *Evaluations) Scan(column any) error {
 	return json.Unmarshal(text, e)
 }
 
-// SumEvaluationsUp stores in runs the combined verdict of all evaluators of their task. Default ratings do not count.
+// SumEvaluationsUp stores in the runs $1 of task $2 the combined verdict of all the task's evaluators. Default ratings
+// are left out of the score.
 const SumEvaluationsUp = `
 	UPDATE evaluation_runs r
 	SET passed = summed.passed, score = summed.score

@@ -19,8 +19,8 @@ const RunColumns = `r.id, r.unit_id, r.launch_id, r.item_id, r.variant, r.run_in
 // separately.
 const AnswerTokens = `(output_tokens - coalesce(reasoning_tokens, CASE WHEN reasoning IS NULL THEN 0 END))`
 
-// Supersede clears is_current on the runs that are about to be replaced: the current runs with the item, variant and
-// run_index of a row of "done". The INSERT that follows must join superseded, so that the update comes first and the
+// Supersede clears is_current on the runs that are about to be replaced: the current runs that match a row of "done" in
+// item, variant and run_index. The INSERT that follows must join superseded, so that the update comes first and the
 // partial unique index is not violated.
 const Supersede = `
 	older AS (
@@ -86,15 +86,15 @@ const inScope = `(l.item_id IS NULL OR i.id = l.item_id
 const isKept = `r.variant = v.number AND r.run_index = n AND r.is_current
 	AND (l.kind <> 'RETRY_FAILED' OR r.status = 'SUCCEEDED')`
 
-// PlannedRuns is how many runs of item i of task t in variant v are planned.
+// PlannedRuns is the number of runs planned for item i of task t in variant v.
 const PlannedRuns = `coalesce((SELECT p.runs FROM planned_runs p WHERE p.item_id = i.id
 	AND p.variant = v.number), t.runs_per_item)`
 
-// RunsOfItem is how many runs of item i of task t are planned, over all variants.
+// RunsOfItem is the number of runs planned for item i of task t, over all variants.
 const RunsOfItem = `t.runs_per_item * t.total_variants
 	+ (SELECT coalesce(sum(p.runs - t.runs_per_item), 0) FROM planned_runs p WHERE p.item_id = i.id)`
 
-// RunsOfTask is how many runs of task t are planned.
+// RunsOfTask is the number of runs planned for task t.
 const RunsOfTask = `t.total_items * t.runs_per_item * t.total_variants + t.extra_runs`
 
 // sumSpent is a JSON object with the cost of the runs r in g.currency. Without a currency that all targets share, the

@@ -35,10 +35,10 @@ type NewItem struct {
 	Series    string
 	Turn      int
 	Variables []string
-	// Planned holds the item's numbers of runs by variant, if some differ from the task's runs_per_item; used for
-	// imports only.
+	// Planned holds the item's number of runs in each variant if any of them differs from the task's runs_per_item; only
+	// imports set it.
 	Planned []int
-	// Meaning is a model's grouping of the answers; used for imports only, nil means there is none.
+	// Meaning is a model's grouping of the answers, or nil; only imports set it.
 	Meaning *meaning.Grouping
 }
 
@@ -68,7 +68,7 @@ func InsertItems(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, items []New
 		if len(item.Variables) == 0 {
 			continue
 		}
-		// PostgreSQL has no arrays of arrays of different lengths, so each is passed as text.
+		// PostgreSQL has no arrays of arrays of different lengths, so each item's variables are passed as text.
 		array, err := pq.StringArray(item.Variables).Value()
 		if err != nil {
 			return err

@@ -46,7 +46,7 @@ const (
 	LaunchFailed    LaunchStatus = "FAILED"
 )
 
-// LaunchStatuses lists all states in the order of a launch's life.
+// LaunchStatuses lists all states in the order in which a launch passes through them.
 var LaunchStatuses = []LaunchStatus{LaunchPending, LaunchRunning, LaunchStopping, LaunchSucceeded, LaunchStopped,
 	LaunchFailed}
 
@@ -111,8 +111,8 @@ func insertLaunch(ctx context.Context, tx *sqlx.Tx, n newLaunchRow) (uuid.UUID, 
 }
 
 // RunsLeft returns how many calls, including those to judges and for groupings, a launch of the given kind would make
-// now, or 0 if the task's state does not allow it or nothing is left. Pages, API and store share this rule.
-// statistics belong to the task.
+// now, or 0 if the task's state does not allow it or nothing is left. Pages, API and store share this rule. statistics
+// must belong to the task.
 func (t Task) RunsLeft(kind LaunchKind, statistics TaskStatistics) int {
 	if !t.allows(kind) {
 		return 0
@@ -141,8 +141,8 @@ func (t Task) allows(kind LaunchKind) bool {
 	return !t.Status.IsActive()
 }
 
-// countLeft counts the runs that did not succeed, the answers that judges did not rate and the questions whose
-// answers were not grouped: for the question $2 and the variant $3, where NULL means all.
+// countLeft counts the runs that did not succeed, the answers that judges did not rate and the questions whose answers
+// were not grouped. It is limited to question $2 and variant $3, where NULL means all.
 const countLeft = `
 	SELECT t.runs_per_item
 			* CASE WHEN $2::bigint IS NULL THEN t.total_items ELSE 1 END
@@ -174,12 +174,13 @@ const reopenTask = `
 		statistics = NULL, is_pruned = false, updated_at = now()
 	WHERE id = $1`
 
-// Extend starts, within the caller's transaction, a launch that runs everything without a run in a task that has ended.
+// Extend starts an EXTEND launch of a task that has ended, within the caller's transaction. The launch runs everything
+// that has no run yet.
 func Extend(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, n NewLaunch) (uuid.UUID, error) {
 	return reopen(ctx, tx, newLaunchRow{TaskID: taskID, Kind: LaunchExtend, NewLaunch: n})
 }
 
-// reopen stores a launch of a task that is not active, and sets the task RUNNING.
+// reopen stores a launch of a task that is not active, and sets the task to RUNNING.
 func reopen(ctx context.Context, tx *sqlx.Tx, row newLaunchRow) (uuid.UUID, error) {
 	id, err := insertLaunch(ctx, tx, row)
 	if err != nil {
@@ -191,10 +192,10 @@ func reopen(ctx context.Context, tx *sqlx.Tx, row newLaunchRow) (uuid.UUID, erro
 	return id, Notify(ctx, tx, row.TaskID)
 }
 
-// RequestLaunch starts a draft (SUBMIT), runs what has no run yet (RESUME) or retries everything that did not
-// succeed (RETRY_FAILED; narrow selects a question or variant). The task is RUNNING from then on. RequestLaunch
-// returns ErrConflict if the task's state does not allow it or another request was first, ErrNothingToRun if
-// nothing is left for this kind, and ErrNotFound if there is no such task, question or variant.
+// RequestLaunch starts a draft (SUBMIT), runs everything that has no run yet (RESUME) or retries everything that did
+// not succeed (RETRY_FAILED; narrow selects a question or variant). The task is RUNNING from then on. RequestLaunch
+// returns ErrConflict if the task's state does not allow it or another request came first, ErrNothingToRun if nothing
+// is left for this kind, and ErrNotFound if there is no such task, question or variant.
 func (s *Store) RequestLaunch(ctx context.Context, scope Scope, taskID uuid.UUID, kind LaunchKind, narrow Selection,
 	n NewLaunch) (launchID uuid.UUID, err error) {
 	err = s.db.InTx(ctx, "request the launch", func(tx *sqlx.Tx) error {
@@ -257,9 +258,9 @@ const raiseSome = `
 		WHERE id = $1)
 	SELECT coalesce(sum($3 - before), 0) FROM raised`
 
-// ExtendTask raises the number of runs of each question of a task that has ended, or only of the questions named, and
+// ExtendTask raises the number of runs of each question of a task that has ended, or of only the named questions, and
 // starts the missing runs. It returns ErrConflict if the task is active or was never started, ErrNothingToRun if the
-// questions already have that many runs, and ErrNotFound if the task, or one of the questions, does not exist.
+// questions already have that many runs, and ErrNotFound if the task or one of the questions does not exist.
 func (s *Store) ExtendTask(ctx context.Context, scope Scope, taskID uuid.UUID, questionIDs []string, runs int,
 	n NewLaunch) (launchID uuid.UUID, err error) {
 	err = s.db.InTx(ctx, "extend the task", func(tx *sqlx.Tx) error {
@@ -374,7 +375,7 @@ func runsToMake(ctx context.Context, tx *sqlx.Tx, task Task, kind LaunchKind,
 			return nil, nil, pg.Classify("count the runs that did not succeed", err)
 		}
 	}
-	// A task that failed may be resumed even if all its runs exist: then only finishing the launch is left.
+	// A failed task may be resumed even if all its runs exist, because finishing the launch may be all that is left.
 	if left == 0 && (kind != LaunchResume || task.Status != TaskFailed) {
 		return nil, nil, ErrNothingToRun
 	}
@@ -448,7 +449,7 @@ const insertJudgeUnits = `
 			WHERE earlier.task_id = i.task_id AND earlier.series = i.series AND earlier.turn < i.turn))
 	ORDER BY r.item_id, r.run_index, r.variant, e.number`
 
-// runLaunch sets a launch RUNNING and stores how many runs and questions it keeps.
+// runLaunch sets a launch to RUNNING and stores how many runs and questions it keeps.
 const runLaunch = `
 	UPDATE launches l
 	SET status = 'RUNNING',
@@ -493,10 +494,10 @@ const startTask = `
 	SET status = 'RUNNING', started_at = coalesce(started_at, now()), updated_at = now()
 	WHERE id = $1 AND status IN ('PENDING', 'RUNNING')`
 
-// StartLaunch creates the units of a PENDING launch in steps, and with the last of them sets the launch and its task
-// RUNNING. It returns how many calls the units will make. ErrConflict means that the launch is not, or no longer,
-// PENDING: another process has started it, or it was stopped. Several processes may start it at the same time, and each
-// may continue where another stopped.
+// StartLaunch creates the units of a PENDING launch in steps, and with the last step sets the launch and its task to
+// RUNNING. It returns how many calls the units will make. ErrConflict means that the launch is no longer PENDING:
+// another process has started it, or it was stopped. Several processes may start it at the same time, and each may
+// continue where another stopped.
 func (s *Store) StartLaunch(ctx context.Context, id uuid.UUID) (units int, err error) {
 	for isStarted := false; !isStarted; {
 		err := s.db.InTx(ctx, "start the launch", func(tx *sqlx.Tx) (err error) {
@@ -584,18 +585,18 @@ func MakeUnits(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID, limit int) 
 	return units, next.Count, nil
 }
 
-// Call is what a lane needs to call a launch's targets.
+// Call holds what a lane needs to call a launch's targets.
 type Call struct {
 	LaunchID uuid.UUID
 	TaskID   uuid.UUID
 	// Task holds the task's settings, targets and variants, which do not change during a launch, but not its counts.
 	Task Task
-	// Origins are the keys of the rate limits, by target number.
+	// Origins maps the numbers of the targets to their origins, the keys of the rate limits.
 	Origins map[int]string
 }
 
-// LaunchCall returns how to run the units of a launch, or ErrNotFound. It reads only stored columns of the task and
-// counts nothing, because every starting lane calls it.
+// LaunchCall returns what a lane needs to run the units of a launch, or ErrNotFound. It reads only stored columns of
+// the task and counts nothing, because every lane calls it when it starts.
 func (s *Store) LaunchCall(ctx context.Context, id uuid.UUID) (Call, error) {
 	const query = `
 		SELECT ` + taskColumns + `, t.updated_at
@@ -619,10 +620,10 @@ func (s *Store) LaunchCall(ctx context.Context, id uuid.UUID) (Call, error) {
 	return call, readTargets(ctx, s.db, map[uuid.UUID]*Task{call.TaskID: &call.Task})
 }
 
-// StopFor is how long calls in flight may continue after a stop before they are cut.
+// StopFor is how long calls in flight may continue after a stop before they are cut off.
 const StopFor = 30 * time.Second
 
-// taskWithin returns the condition that the task $1 is within the scope passed as parameter, such as $2.
+// taskWithin returns an SQL condition: the task $1 is within the scope that is bound to a parameter, such as $2.
 func taskWithin(parameter string) string {
 	return `EXISTS (SELECT FROM evaluation_tasks WHERE id = $1 AND ` + Within("project_id", parameter) + `)`
 }
@@ -653,8 +654,8 @@ func (s *Store) StopTask(ctx context.Context, scope Scope, taskID uuid.UUID, by 
 	return launchID, err
 }
 
-// StopLaunches stops the launches in reasons, which maps each to the code of the ceiling that it reached, and returns
-// those that were not being stopped already. FinishLaunch ends them once none of their units is running.
+// StopLaunches stops launches that have reached a ceiling; reasons maps each launch to the code of its ceiling. It
+// returns those that were not being stopped already. FinishLaunch ends them once none of their units is running.
 func StopLaunches(ctx context.Context, tx *sqlx.Tx, reasons map[uuid.UUID]string) (stopped []uuid.UUID, err error) {
 	const lock = `
 		SELECT id, task_id
@@ -685,8 +686,8 @@ func StopLaunches(ctx context.Context, tx *sqlx.Tx, reasons map[uuid.UUID]string
 	return stopped, afterStop(ctx, tx, tasks)
 }
 
-// afterStop stops the unclaimed units of launches, and announces the stop; tasks holds the launches' tasks by launch
-// id. All origins are locked in one statement, in the order in which claims lock them.
+// afterStop stops the unclaimed units of launches, and announces the stop; tasks maps each launch to its task. All
+// origins are locked in one statement, in the order in which claims lock them.
 func afterStop(ctx context.Context, tx *sqlx.Tx, tasks map[uuid.UUID]uuid.UUID) error {
 	launches := slices.Collect(maps.Keys(tasks))
 	if err := stopQueued(ctx, tx, launches...); err != nil {
@@ -711,8 +712,8 @@ func stopQueued(ctx context.Context, tx *sqlx.Tx, launchIDs ...uuid.UUID) error 
 	return pg.Classify("stop the queued units", err)
 }
 
-// CutStopped stops units still running well after their launch was stopped: their worker should have cut the calls
-// itself. Results that arrive later are rejected.
+// CutStopped stops units that are still running well after their launch was stopped, although their worker should have
+// cut the calls off itself. Results that arrive later are rejected.
 func (s *Store) CutStopped(ctx context.Context) error {
 	const cut = `
 		UPDATE units u
@@ -750,10 +751,10 @@ const closeTask = `
 		END
 	WHERE t.id = $1 AND t.status IN ('PENDING', 'RUNNING')`
 
-// FinishLaunch ends a launch that has nothing left to run. It stores the statistics and sets the task SUCCEEDED, or
-// STOPPED if the launch was stopped or runs of an earlier launch are still missing. Exactly one caller gets true.
-// Call FinishLaunch only after the last result is committed. It returns an UnassessedError while there are
-// questions left to assess.
+// FinishLaunch ends a launch that has nothing left to run. It stores the statistics and sets the task to SUCCEEDED, or
+// to STOPPED if the launch was stopped or runs of an earlier launch are still missing. Exactly one caller gets true.
+// Call FinishLaunch only after the last result is committed. It returns an UnassessedError while there are questions
+// left to assess.
 func (s *Store) FinishLaunch(ctx context.Context, id uuid.UUID) (finished bool, err error) {
 	err = s.db.InTx(ctx, "finish the launch", func(tx *sqlx.Tx) error {
 		var launch struct {

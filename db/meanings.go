@@ -55,9 +55,9 @@ const insertGroupingUnits = `
 // noItemAfter is greater than the id of every item.
 const noItemAfter = 1<<63 - 1
 
-// PlanGroupings creates units that group the answers to the given questions by meaning, for questions that have all
-// their runs, and reports whether it created any. In an adaptive task, answers are grouped once all rounds are over.
-// Questions that were missed because a process died are found when the launch is about to end.
+// PlanGroupings creates units that group answers by meaning, for those of the given questions that have all their runs,
+// and reports whether it created any. In an adaptive task, answers are grouped once all rounds are over. Questions that
+// were missed because a process died are found when the launch is about to end.
 func (s *Store) PlanGroupings(ctx context.Context, launchID uuid.UUID, itemIDs []int64) (planned bool, err error) {
 	const lock = `
 		SELECT l.task_id

@@ -13,8 +13,8 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Migrate brings the schema of the PostgreSQL at url up to date. Several processes may call it at the same time. url
-// must lead to the server itself, not to a pooler.
+// Migrate brings the schema of the PostgreSQL database at url up to date. Several processes may call it at the same
+// time. url must point to the server itself, not to a pooler.
 func Migrate(ctx context.Context, url string) error {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {

@@ -47,8 +47,9 @@ func refreshOrigins(ctx context.Context, tx *sqlx.Tx, launchIDs ...uuid.UUID) er
 	return nil
 }
 
-// TakeSlot takes the next free slot of an origin for a call outside of launches, and returns how long to wait for it.
-// Such calls also get one slot per interval. If no slot is free within patience, none is taken and ok is false.
+// TakeSlot takes the next free slot of an origin for a call outside any launch, and returns how long to wait for it.
+// The slot lasts for interval, or for the origin's own interval if that is longer. If no slot is free within patience,
+// none is taken and ok is false.
 func (s *Store) TakeSlot(ctx context.Context, origin string, interval,
 	patience time.Duration) (wait time.Duration, ok bool, err error) {
 	const take = `
@@ -93,7 +94,7 @@ func lockSlots(ctx context.Context, tx *sqlx.Tx, origin string) (slots, error) {
 	return found, pg.Classify("lock the origin", err)
 }
 
-// wait returns how long to wait before trying again if no slot is within the horizon; 0 means that a slot is.
+// wait returns how long to wait before trying again; 0 means that the next slot is within the horizon.
 func (s slots) wait(horizon time.Duration) time.Duration {
 	if beyond := s.AheadMicros - horizon.Microseconds(); beyond > 0 {
 		return time.Duration(max(1000, beyond)) * time.Microsecond
@@ -112,7 +113,7 @@ func (s slots) near(want int, horizon time.Duration) int {
 	return min(want, int((horizon.Microseconds()-s.AheadMicros)/s.IntervalMicros)+1)
 }
 
-// take returns how long to wait for the next slot, and takes that slot.
+// take takes the next slot and returns how long to wait for it.
 func (s *slots) take() (wait time.Duration) {
 	wait = time.Duration(s.AheadMicros) * time.Microsecond
 	s.AheadMicros += s.IntervalMicros

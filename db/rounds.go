@@ -25,7 +25,7 @@ type Adaptive struct {
 	Confidence float64 `json:"confidence" minimum:"0.5" maximum:"0.999" doc:"Probability, 0.5–0.999, with which the most common answer must be the true leader for a question to count as settled" example:"0.95"`
 }
 
-// Scan implements sql.Scanner for a column of JSON.
+// Scan implements sql.Scanner for a JSON column.
 func (a *Adaptive) Scan(column any) error {
 	text, ok := column.([]byte)
 	if !ok {
@@ -40,7 +40,7 @@ func (a Adaptive) Value() (driver.Value, error) {
 	return string(text), err
 }
 
-// Confidence returns the confidence with which the task's questions are settled.
+// Confidence returns the confidence that a question of the task must reach to be settled.
 func (t Task) Confidence() float64 {
 	if t.Adaptive == nil {
 		return measure.DefaultConfidence
@@ -90,7 +90,7 @@ func (t Task) RunsOf(planned Planned, itemID int64, variant int) int {
 	return t.RunsPerItem
 }
 
-// MostRuns returns the maximum number of runs that a question of the task has, or may have.
+// MostRuns returns the highest number of runs that any question of the task has or, in an adaptive task, may get.
 func (t Task) MostRuns(planned Planned) int {
 	most := t.RunsPerItem
 	if t.Adaptive != nil {

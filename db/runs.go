@@ -67,7 +67,7 @@ type WholeRun struct {
 	Run
 	QuestionID string `db:"question_id"`
 	Question   string `db:"question"`
-	// Number is the question's number, 1-based in the order of pages.
+	// Number is the question's number, from 1, in the order in which pages list the questions.
 	Number int `db:"number"`
 	// Series and Turn belong to the question; nil for a single question.
 	Series *string `db:"series"`
@@ -83,7 +83,7 @@ type Usage struct {
 	// Cost is a decimal number in the target's currency, computed from its prices; nil means that the prices or the
 	// tokens are unknown.
 	Cost *string `db:"cost"`
-	// FirstTokenMS is when the first piece of a streamed answer arrived; its reasoning does not count.
+	// FirstTokenMS is the time from the start of the call to the first piece of a streamed answer, not counting reasoning.
 	FirstTokenMS *int `db:"first_token_ms"`
 }
 

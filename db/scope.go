@@ -6,7 +6,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// DefaultProject is the project of objects that were created before projects existed, or without naming one.
+// DefaultProject is the project of objects that were created before projects existed, or without naming a project.
 var DefaultProject = uuid.MustParse("00000000-0000-4000-8000-000000000001")
 
 // Scope is the project whose objects a statement reads or changes. Its zero value matches no object at all: a
@@ -22,7 +22,7 @@ func InProject(id uuid.UUID) Scope { return Scope{id: id} }
 // AllProjects returns the scope of workers and commands, and of all requests to an installation without sign-in.
 func AllProjects() Scope { return Scope{isAll: true} }
 
-// Value returns the scope as the parameter of a condition written by Within: NULL means all projects. It implements
+// Value returns the scope as a parameter for a condition that Within returned; NULL means all projects. It implements
 // driver.Valuer.
 func (s Scope) Value() (driver.Value, error) {
 	if s.isAll {
@@ -42,8 +42,8 @@ func (s Scope) Home() uuid.UUID {
 // IsAll reports whether the scope covers all projects.
 func (s Scope) IsAll() bool { return s.isAll }
 
-// Within returns the condition that column, which holds ids of projects, is within the scope passed as parameter, such
-// as $2.
+// Within returns an SQL condition: column, which holds the ids of projects, is within the scope that is bound to a
+// parameter, such as $2.
 func Within(column, parameter string) string {
 	return "(CAST(" + parameter + " AS uuid) IS NULL OR " + column + " = " + parameter + ")"
 }

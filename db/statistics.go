@@ -12,13 +12,13 @@ import (
 	"wending/db/pg"
 )
 
-// Stability is how alike the answers of a task are. A number is nil if it is unknown: if there is one run per
-// question, or if no question has all its runs yet.
+// Stability describes how alike the answers of a task are. Numbers are nil while they are unknown: if there is only one
+// run per question, or if no question has all its runs yet.
 type Stability struct {
 	Items        int `json:"items" doc:"Number of questions" example:"100"`
 	RunsExpected int `json:"runs_expected" doc:"Number of planned runs" example:"500"`
 	Missing      int `json:"missing" doc:"runs_expected − runs" example:"0"`
-	// SuccessRate counts missing runs as not succeeded.
+	// SuccessRate treats missing runs as unsuccessful.
 	SuccessRate   *float64 `json:"success_rate" doc:"succeeded / runs_expected" example:"0.986"`
 	IdenticalRate *float64 `json:"identical_rate" doc:"Share of questions with every run answered and all answers equal" example:"0.42"`
 	// Agreement is the mean over questions of Σ m(m − 1) / (N(N − 1)), where each answer was given by m of N runs.
@@ -63,7 +63,7 @@ type Statistics struct {
 	TotalTokens *int64  `json:"total_tokens" doc:"Sum over the runs that report tokens; null if none does" example:"51234"`
 	Cost        *string `json:"cost" doc:"Sum over the runs with known tokens and prices, a decimal number; null if there are none or if currencies differ" example:"0.42"`
 	Currency    *string `json:"currency" example:"USD"`
-	// RunsWithCost is how many runs Cost sums up; it is 0 in statistics stored by earlier versions.
+	// RunsWithCost is the number of runs that Cost includes; it is 0 in statistics stored by earlier versions.
 	RunsWithCost int `json:"runs_with_cost,omitempty" doc:"Number of runs that cost sums up" example:"500"`
 	// The work of judges is counted separately from the runs: for a launch, all its calls to judges; for a task, the
 	// judges' verdicts on its current runs. JudgeErrors is the number of answers that judges could not rate.
@@ -90,7 +90,7 @@ const sumGroupings = `
 				'meaning_cost', CASE WHEN count(DISTINCT g.currency) = 1 THEN CAST(trim_scale(sum(m.cost)) AS text) END,
 				'meaning_currency', CASE WHEN count(DISTINCT g.currency) = 1 THEN min(g.currency) END`
 
-// TaskStatistics are the statistics of a task.
+// TaskStatistics are the statistics of a task's current runs, over all variants.
 type TaskStatistics struct {
 	Statistics
 	Stability
@@ -110,7 +110,7 @@ type TaskStatistics struct {
 	ScoreMean     *float64  `json:"score_mean,omitempty" doc:"Mean over questions and variants of the mean score of their runs, 0–1; absent without evaluators" example:"0.87"`
 }
 
-// LaunchStatistics are the statistics of a launch.
+// LaunchStatistics are the statistics of the runs, judgements and groupings of one launch.
 type LaunchStatistics struct {
 	Statistics
 	// JudgeCalls is the number of answers that judges were to rate in the launch, JudgeStopped how many of them were
@@ -123,7 +123,7 @@ type LaunchStatistics struct {
 	MeaningStopped   int `json:"meaning_stopped,omitempty" doc:"Questions that were not reached because the task was stopped or failed" example:"0"`
 }
 
-// Scan implements sql.Scanner for a column of JSON.
+// Scan implements sql.Scanner for a JSON column.
 func (s *TaskStatistics) Scan(column any) error {
 	text, ok := column.([]byte)
 	if !ok {
@@ -133,7 +133,7 @@ func (s *TaskStatistics) Scan(column any) error {
 	return json.Unmarshal(text, s)
 }
 
-// Scan implements sql.Scanner for a column of JSON.
+// Scan implements sql.Scanner for a JSON column.
 func (s *LaunchStatistics) Scan(column any) error {
 	text, ok := column.([]byte)
 	if !ok {
@@ -369,8 +369,8 @@ func StoreStatistics(ctx context.Context, tx *sqlx.Tx, launchID, taskID uuid.UUI
 	return pg.Classify("store the processed questions", err)
 }
 
-// RestateStability stores how alike the answers of a task are after people have grouped them, if its statistics are
-// final.
+// RestateStability recomputes how alike the answers of a task are after people have grouped them. It does nothing while
+// the task's statistics are not final.
 func RestateStability(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID) error {
 	const restate = `
 		UPDATE evaluation_tasks

@@ -1,6 +1,6 @@
-// Package db stores everything the product keeps: the types and statements of every table, one file per aggregate, the
-// scope that statements are bound to, and the rules for names. Exported methods own their transaction. Times are always
-// compared with the database's clock.
+// Package db stores tasks with their questions, launches, units and runs, one file per aggregate. It also holds the
+// scope that every statement is bound to, the caps of projects and the rules for look-alike names. Exported methods own
+// their transaction. Times are always compared with the database's clock.
 package db
 
 import (

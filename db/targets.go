@@ -14,11 +14,11 @@ import (
 	"wending/db/pg"
 )
 
-// TargetKind is the kind of a target.
+// TargetKind tells where the settings of a target come from.
 type TargetKind string
 
-// The kinds of targets: a typed address, a copy of a saved agent, a copy of a saved model, and a copy of a saved
-// model that judges or groups answers.
+// The kinds of targets: an address that somebody typed, a copy of a saved agent, a copy of a saved model, and a copy of
+// a saved model that judges or groups answers.
 const (
 	TargetURL   TargetKind = "url"
 	TargetAgent TargetKind = "agent"
@@ -38,11 +38,12 @@ type Target struct {
 	LibraryID *uuid.UUID `db:"library_id"`
 	Name      string     `db:"name"`
 	Protocol  string     `db:"protocol"`
-	// URL lacks its query.
+	// URL is the address without its query.
 	URL   string  `db:"url"`
 	Model *string `db:"model"`
 	// SealedHeaders are the headers, SealedPayload is the JSON object merged into every request body, SealedQuery the
-	// query of URL, SealedTemplate the template that replaces the protocol's body. All are encrypted; nil means none.
+	// query of the address, SealedTemplate the template that replaces the protocol's body. All are encrypted; nil means
+	// none.
 	SealedHeaders  []byte `db:"sealed_headers"`
 	SealedPayload  []byte `db:"sealed_payload"`
 	SealedQuery    []byte `db:"sealed_query"`
@@ -51,7 +52,7 @@ type Target struct {
 	Poll *string `db:"poll"`
 	// RateLimit is N/s, N/m or unlimited.
 	RateLimit string `db:"rate_limit"`
-	// RetryOn are the kinds of failures that are retried: timeout, network, 429, 5xx.
+	// RetryOn lists the kinds of failures that are retried: timeout, network, 429, 5xx.
 	RetryOn pq.StringArray `db:"retry_on"`
 	// InputPrice and OutputPrice are decimal numbers, per million tokens; nil means unknown.
 	InputPrice  *string `db:"input_price"`
@@ -70,11 +71,11 @@ func (t Target) SecretsOwner() string {
 	return t.TaskID.String() + "/" + strconv.Itoa(t.Number)
 }
 
-// Variant is a row of task_variants: one version of a prompt, or none, combined with one target.
+// Variant is a row of task_variants: one target combined with one version of a prompt, or with none.
 type Variant struct {
 	TaskID uuid.UUID `db:"task_id"`
 	Number int       `db:"number"` // 1, 2, 3 …
-	// Target is the number of its target.
+	// Target is the number of the variant's target.
 	Target int    `db:"target"`
 	Name   string `db:"name"`
 	// PromptID and PromptVersion identify a saved prompt, SystemTemplate and UserTemplate are its texts; nil means none.
@@ -183,8 +184,8 @@ type LaunchTarget struct {
 	CallInterval time.Duration `db:"call_interval"`
 }
 
-// ShownURL returns the task's typed address as users see it: without the query, which often contains keys, but with a
-// sign that there is one.
+// ShownURL returns the task's typed address as users see it: without the query, which often contains keys. A query is
+// replaced by "?…".
 func (t Task) ShownURL() string {
 	target := t.TypedTarget()
 	if target.SealedQuery != nil {

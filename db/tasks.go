@@ -14,8 +14,8 @@ import (
 	"wending/db/pg"
 )
 
-// TaskStatus is the state of a task: PENDING → RUNNING → SUCCEEDED, FAILED or STOPPED. A later launch sets a task
-// that has ended RUNNING again.
+// TaskStatus is the state of a task: PENDING → RUNNING → SUCCEEDED, FAILED or STOPPED. A later launch returns a task
+// that has ended to RUNNING.
 type TaskStatus string
 
 // The states of a task. FAILED means an internal fault: a task whose calls have all failed still ends as SUCCEEDED.
@@ -27,7 +27,7 @@ const (
 	TaskStopped   TaskStatus = "STOPPED"
 )
 
-// TaskStatuses lists all states in the order of a task's life.
+// TaskStatuses lists all states in the order in which a task passes through them.
 var TaskStatuses = []TaskStatus{TaskPending, TaskRunning, TaskSucceeded, TaskFailed, TaskStopped}
 
 // OnTurnFailure is what happens after a turn of a conversation fails.
@@ -39,7 +39,7 @@ const (
 	TurnFailureContinues OnTurnFailure = "continue"
 )
 
-// OnTurnFailures lists both.
+// OnTurnFailures lists both values.
 var OnTurnFailures = []OnTurnFailure{TurnFailureStops, TurnFailureContinues}
 
 // IsActive reports whether the task is waiting or running.
@@ -124,8 +124,8 @@ type Task struct {
 	IsLaunched bool `db:"is_launched"`
 	// IsStopping reports that a stop was requested while the last calls are still in flight.
 	IsStopping bool `db:"is_stopping"`
-	// HasResults reports whether the task's results may be viewed and exported: a launch of it has ended. They
-	// are final unless the task is active again.
+	// HasResults reports whether the task's results may be viewed and exported, which is the case once one of its launches
+	// has ended. They are final unless the task is active again.
 	HasResults bool `db:"has_results"`
 }
 
@@ -239,7 +239,7 @@ const countWork = `
 			GROUP BY item_id) items) work
 	WHERE l.id = ANY ($1)`
 
-// countTurns is like countWork, for launches that ask conversations: each turn counts as a question.
+// countTurns is like countWork, for launches that ask conversations; it counts each turn as a question.
 const countTurns = `
 	SELECT l.task_id, l.kept_items + work.done_items AS processed, l.kept_failed + work.failed AS unsuccessful
 	FROM launches l
@@ -267,7 +267,7 @@ type NewTask struct {
 	Confirmed []string
 }
 
-// row returns the task with the columns that are derived from the other fields.
+// row returns the task with its derived columns filled in.
 func (n NewTask) row() Task {
 	task := n.Task
 	task.TotalItems, task.TotalVariants, task.TotalConversations = len(n.Items), len(task.Variants), 0
@@ -289,10 +289,10 @@ func (n NewTask) row() Task {
 type ReviewSettings struct {
 	IsBlindReview    bool `db:"is_blind_review"`    // hides evaluators' verdicts from a reviewer who has given none
 	HidesReviews     bool `db:"hides_reviews"`      // hides other people's verdicts from such a reviewer
-	ReviewersPerItem *int `db:"reviewers_per_item"` // how many people complete a question; nil means all reviewers
+	ReviewersPerItem *int `db:"reviewers_per_item"` // how many people review each question; nil means all reviewers
 }
 
-// MaxReviewersPerItem bounds ReviewersPerItem.
+// MaxReviewersPerItem is the upper limit of ReviewersPerItem.
 const MaxReviewersPerItem = 10
 
 const insertTask = `
@@ -319,7 +319,7 @@ func (s *Store) CreateTask(ctx context.Context, n NewTask) (launchID uuid.UUID, 
 	return launchID, err
 }
 
-// CreateTaskIn is like CreateTask, within the caller's transaction. The task must name its project.
+// CreateTaskIn does the work of CreateTask within the caller's transaction. n.Task must name its project.
 func CreateTaskIn(ctx context.Context, tx *sqlx.Tx, n NewTask) (launchID uuid.UUID, err error) {
 	row := struct {
 		Task
@@ -418,7 +418,7 @@ func readTask(ctx context.Context, db sqlx.QueryerContext, scope Scope, id uuid.
 	return tasks[0], nil
 }
 
-// readTasks reads the tasks of an array of ids, newest first.
+// readTasks reads the tasks whose ids are in the given SQL array, newest first.
 func readTasks(ctx context.Context, db sqlx.QueryerContext, scope Scope, ids driver.Valuer) ([]Task, error) {
 	var rows []struct {
 		Task

@@ -47,7 +47,7 @@ type Want struct {
 
 // Claim is the result of a claim.
 type Claim struct {
-	// Units are the units to run, ordered by call within a target; empty if there were none to claim.
+	// Units are the units to run, in the order of their rate-limit slots; empty if there were none to claim.
 	Units []Unit
 	// Limits are the limits of the wanted targets' origins, in the order of the wants; nil if the worker may claim
 	// nothing.
@@ -60,7 +60,7 @@ type Limit struct {
 	RetryAfter time.Duration
 	// IsLimited reports whether a rate limit applies to the origin: this launch's own or a stricter one.
 	IsLimited bool
-	// Allowed is how many units the limit allowed.
+	// Allowed is how many units may be claimed under the limit.
 	Allowed int
 }
 
@@ -309,7 +309,7 @@ func (s *Store) ReleaseUnits(ctx context.Context, workerID uuid.UUID) (released 
 	return pg.Affected("release the units", result, err)
 }
 
-// maxLosses is how often a unit may lose its worker before it ends as FAILED.
+// maxLosses is how many times a unit may lose its worker: the last time, it ends as FAILED.
 const maxLosses = 3
 
 // WorkerLostCode is the error code of a run whose worker was lost maxLosses times.
@@ -354,8 +354,8 @@ const endOpenTurns = `
 	JOIN launches l ON l.id = d.launch_id
 	CROSS JOIN superseded`
 
-// EndOpenTurns stores a FAILED run for each turn of the units that has no run. The first such turn was asked and
-// gets this code (an empty code skips it); the others get the code of turns that were not reached.
+// EndOpenTurns stores a FAILED run for each turn of the units that has no run. The first such turn of a unit was asked
+// and gets the given code and message; the others get TurnNotReachedCode. If code is empty, all get TurnNotReachedCode.
 func EndOpenTurns(ctx context.Context, tx *sqlx.Tx, units []int64, code, message string) error {
 	_, err := tx.ExecContext(ctx, endOpenTurns, pq.Int64Array(units), code, message)
 	return pg.Classify("end the open turns", err)

@@ -12,13 +12,13 @@ import (
 	"wending/db/pg"
 )
 
-// upgradeSteps returns all steps, each with its place among the migrations.
+// upgradeSteps returns the upgrade steps that are written in Go, each with its place among the migrations.
 func upgradeSteps() []pg.Step {
 	return []pg.Step{{Version: 33, Up: fillSkeletons}}
 }
 
-// fillSkeletons stores skeletons (NameSkeleton) for accounts of older versions. Among accounts that look alike, only
-// the oldest gets one; the others are left unchanged. No new account can resemble any of them.
+// fillSkeletons stores skeletons (NameSkeleton) for accounts that older versions created. Among accounts that look
+// alike, only the oldest gets one; the others are left unchanged. No new account can resemble any of them.
 func fillSkeletons(ctx context.Context, tx *sql.Tx) error {
 	rows, err := tx.QueryContext(ctx, `SELECT id, name FROM users ORDER BY created_at, id`)
 	if err != nil {
