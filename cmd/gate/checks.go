@@ -12,7 +12,7 @@ import (
 	"wending/db/measure"
 )
 
-// outcome is the outcome of a check.
+// outcome tells whether a check passed.
 type outcome string
 
 // The outcomes. A warning does not fail the evaluation.
@@ -51,7 +51,7 @@ func outcomeOf(isMet bool) outcome {
 	return isFailed
 }
 
-// limits checks the given limits, by metric, for each variant. A metric whose value is unknown fails its limit.
+// limits checks the given limits, keyed by metric, for each variant. A metric whose value is unknown fails its limit.
 func (r report) limits(limits map[string]float64) (checks []check) {
 	for _, one := range r.Variants {
 		for _, metric := range slices.Sorted(maps.Keys(limits)) {
@@ -247,7 +247,7 @@ func (l loss) check(result measure.GateResult, needsProof bool) check {
 	return c
 }
 
-// seen describes the difference.
+// seen describes the observed difference in words.
 func (l loss) seen() string {
 	if l.Difference == nil {
 		return l.name + " cannot be compared: it is not known for any question in both tasks"
@@ -285,7 +285,7 @@ func figure(number *float64) string {
 	return strconv.FormatFloat(*number, 'g', -1, 64)
 }
 
-// heads are the columns of the summary's table.
+// heads are the column headings of the summary's table.
 var heads = []string{"variant", "succeeded", "agreement", "identical", "pass rate", "P50", "cost"}
 
 // cells returns the row of a variant.

@@ -233,7 +233,7 @@ func (c Client) save(ctx context.Context, spec Spec, kind string, entry map[stri
 	return saved.ID, err
 }
 
-// named returns the id of the entry with a name; empty if there is none.
+// named returns the id of the entry with the given name; empty if there is none.
 func (c Client) named(ctx context.Context, kind, name string) (string, error) {
 	for page := 1; ; page++ {
 		var list struct {
@@ -290,7 +290,7 @@ func (p Progress) IsActive() bool { return p.Status == "PENDING" || p.Status == 
 // outage is how long the server may be unavailable while a task runs.
 const outage = 2 * time.Minute
 
-// Await polls a task once a second until it has ended, and calls the function told with each progress received.
+// Await polls a task once a second until it has ended, and calls told with each progress that it receives.
 func (c Client) Await(ctx context.Context, task string, told func(Progress)) (p Progress, err error) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

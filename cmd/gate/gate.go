@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Options are the options of an evaluation.
+// Options are the settings of Run.
 type Options struct {
 	Spec Spec
 	// Wait waits until the task has ended. Baseline, RequireFit, FailUnder, JUnit, Markdown and Out imply it.
@@ -26,7 +26,7 @@ type Options struct {
 	// RequireFit demands that every judge on which a limit or margin relies is fit to gate releases, according to people's
 	// verdicts.
 	RequireFit bool
-	// FailUnder are the limits, by metric: maximums for latency and cost, minimums for all others.
+	// FailUnder are the limits, keyed by metric: maximums for latency and cost, minimums for all others.
 	FailUnder map[string]float64
 	// JUnit, Markdown and Out are the paths of output files; empty means none. StepSummary is a file to which the Markdown
 	// table is also appended.

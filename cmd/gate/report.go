@@ -50,7 +50,7 @@ func (v variant) metric(name string) *float64 {
 	}[name]
 }
 
-// question is a question with its runs.
+// question is a question of the task, with its runs.
 type question struct {
 	ID       string `json:"question_id"`
 	Text     string `json:"question"`
@@ -146,7 +146,8 @@ type report struct {
 	Variants                []variant
 	Evaluators              []evaluator
 	Questions               []question
-	// Differences are the differences from the baseline, by variant number, then by metric; nil without a baseline.
+	// Differences are the differences from the baseline, keyed by variant number and then by metric; nil without a
+	// baseline.
 	Differences map[int]map[string]difference
 }
 

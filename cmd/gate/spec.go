@@ -28,14 +28,14 @@ func (e *SpecError) Error() string { return fmt.Sprintf("%s:%d: %s", e.File, e.L
 // Spec is the content of a file: the members of a task's JSON, and the library entries to save before the task
 // is created.
 type Spec struct {
-	// File is the path of the file. Lines has the line numbers of its members, by name.
+	// File is the path of the file. Lines maps the names of its members to their line numbers.
 	File  string
 	Lines map[string]int
 	// Task holds the members of the task, except those in Inline.
 	Task map[string]any
 	// Dataset is the path of the file with the questions; empty if the task names a saved dataset.
 	Dataset string
-	// Inline holds entries that the file defines itself instead of naming saved ones, by kind.
+	// Inline holds entries that the file defines itself instead of naming saved ones, keyed by kind.
 	Inline map[string][]map[string]any
 	// FailUnder holds limits, Baseline names the task to compare with, and Margins limit how much worse than the
 	// baseline a metric may be; the command line can add more.
@@ -161,7 +161,7 @@ func (s Spec) expand(node *yaml.Node, lookup func(string) (string, bool)) error 
 	return nil
 }
 
-// take reads one member.
+// take checks one member's value and stores it in the spec.
 func (s *Spec) take(name string, kind kindOfValue, node *yaml.Node) error {
 	wrong := func(line int) error {
 		return &SpecError{s.File, line, name + " must be " + kindNames[kind]}
