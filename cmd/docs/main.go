@@ -154,7 +154,8 @@ var (
 	processors       = regexp.MustCompile(`-\d+$`)
 )
 
-// benchmarks returns the printed output of benchmarks as a table, with the first sentence of each one's doc comment.
+// benchmarks returns the printed output of benchmarks as a table, with the first sentence of each benchmark's doc
+// comment.
 func benchmarks(root, printed string) (string, error) {
 	about := map[string]string{}
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {

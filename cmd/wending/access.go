@@ -13,7 +13,7 @@ import (
 	"wending/handlers/access"
 )
 
-// access returns the sign-in configuration for pages served at an address.
+// access returns the sign-in configuration for pages served at the address listening.
 func (s *Settings) access(listening string) (config handlers.Access, err error) {
 	config.AuditDays, config.HSTSWithoutSubdomains = s.AuditDays, !s.HSTSNames
 	if config.Trusted, err = handlers.ParseTrusted(s.Proxies); err != nil {
@@ -56,7 +56,8 @@ func (s *Settings) directory() (*access.Directory, error) {
 	})
 }
 
-// site returns the public address of this site: PUBLIC_URL or, on a local machine, the listening address by name.
+// site returns the public address of this site: PUBLIC_URL or, on a local machine, the listening address with localhost
+// in place of 127.0.0.1.
 func (s *Settings) site(listening string) string {
 	if s.PublicURL != "" {
 		return strings.TrimRight(s.PublicURL, "/")
@@ -64,8 +65,8 @@ func (s *Settings) site(listening string) string {
 	return "http://" + strings.Replace(listening, "127.0.0.1:", "localhost:", 1)
 }
 
-// checkExposure returns the reason not to serve the pages at LISTEN_ADDR: beyond this machine, passwords and cookies
-// need HTTPS, and without accounts anybody who can reach the pages could use them.
+// checkExposure returns an error if the pages must not be served at LISTEN_ADDR. Beyond this machine, passwords and
+// cookies need HTTPS, and without accounts anybody who can reach the pages could use them.
 func (s *Settings) checkExposure() error {
 	if (s.TLSCert == "") != (s.TLSKey == "") {
 		return errors.New("TLS_CERT_FILE and TLS_KEY_FILE must be set together")

@@ -31,7 +31,7 @@ type restoreCommand struct {
 	File string `arg:"" placeholder:"FILE" help:"A file written by 'backup'."`
 }
 
-// The folders of a backup.
+// The names of the folders in a backup.
 const (
 	uploadsName = "uploads"
 	assetsName  = "assets"
@@ -64,7 +64,7 @@ func (s *Settings) database(ctx context.Context, work func(url string) error) er
 	return work(server.URL())
 }
 
-// Run writes the database, uploads and key to one file, even while the program runs.
+// Run writes the database, uploads and key to one file, even while the program runs, or checks an existing backup.
 func (c backupCommand) Run(ctx context.Context, s *Settings, stdout io.Writer, stderr errorWriter) (err error) {
 	if c.Check {
 		return checkBackup(ctx, c.File, stdout)
@@ -110,7 +110,8 @@ func (c backupCommand) Run(ctx context.Context, s *Settings, stdout io.Writer, s
 	return err
 }
 
-// backup returns what backups of the installation are made of.
+// backup returns the contents of the installation's backups: the database, the folders and the key file. progress is
+// called during a backup, at most once per every.
 func (s *Settings) backup(progress func(part string, bytes int64), every time.Duration) courier.Backup {
 	keyFile := s.keyFile()
 	if s.SecretKey != "" {
@@ -125,7 +126,7 @@ func (s *Settings) backup(progress func(part string, bytes int64), every time.Du
 	}
 }
 
-// checkBackup reads a backup as a whole, including the database in it, and prints what it contains.
+// checkBackup reads a whole backup, including the database in it, and prints what it contains.
 func checkBackup(ctx context.Context, path string, stdout io.Writer) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -151,7 +152,8 @@ func recordBackup(ctx context.Context, url string, bytes int64) error {
 	return upkeep.NewMonitor(store).BackedUp(ctx, bytes, false)
 }
 
-// backupPlan returns the planned times of backups and where they are kept; next is nil if none are planned.
+// backupPlan returns the schedule of backups, as a function that returns the next planned time after a given one, and
+// the store that keeps the backups. next is nil if no backups are planned.
 func (s *Settings) backupPlan() (next func(time.Time) time.Time, place blob.Store, err error) {
 	if s.BackupCron == "" {
 		return nil, nil, nil
@@ -214,7 +216,7 @@ func (p *program) backUp(ctx context.Context) {
 	}
 }
 
-// folders returns the folders in a backup, by their names there.
+// folders maps the names of the folders in a backup to their paths on this machine.
 func (s *Settings) folders() map[string]string {
 	folders := map[string]string{uploadsName: filepath.Join(s.DataDir, "uploads")}
 	if s.BlobURL == "" {
@@ -238,7 +240,8 @@ func (c restoreCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) 
 		return err
 	}
 	defer file.Close() //nolint:errcheck // only read
-	// A damaged backup is refused before anything is written; pg_restore could repeat a damaged block without end.
+	// A damaged backup is refused before anything is written; pg_restore could read a damaged block again and again, for
+	// ever.
 	if _, err := courier.CheckBackup(ctx, file); err != nil {
 		return fmt.Errorf("%s: %w", c.File, err)
 	}
@@ -346,7 +349,7 @@ func (r *restorer) take(ctx context.Context, header *tar.Header) error {
 	return r.store(filepath.Join(r.folders[folder], filepath.FromSlash(local)))
 }
 
-// signOut ends the sessions in a backup, because some of them may have ended since it was made.
+// signOut ends the sessions in a restored database, because some of them may have ended since the backup was made.
 func (r *restorer) signOut(ctx context.Context, url string) error {
 	store, err := db.Open(ctx, url, 1)
 	if err != nil {
@@ -357,7 +360,7 @@ func (r *restorer) signOut(ctx context.Context, url string) error {
 	return r.settings.record(ctx, store, entry, nil, func() error { return people.New(store).EndAllSessions(ctx) })
 }
 
-// store writes the current entry to a file.
+// store writes the current entry of the archive to a file.
 func (r *restorer) store(place string) error {
 	if err := os.MkdirAll(filepath.Dir(place), 0o700); err != nil {
 		return err

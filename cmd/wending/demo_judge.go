@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// demoJudge is the model that the demo agent simulates as a judge, and as a model that groups answers.
+// demoJudge is the name of the model that the demo agent plays to judge answers and to group them.
 const demoJudge = "demo-judge"
 
 // material matches the texts between marks in a judge's prompt; each text has the same mark at both ends.

@@ -25,7 +25,8 @@ const (
 	paintEvery                  = 220 * time.Millisecond
 )
 
-// draw calls a tool that reports its progress, shows previews and, if requested, fails at 60 %.
+// draw reports the events of a call of a painting tool: its progress, previews and the image. If fails is true, the
+// call fails at 60 %. draw returns false if the call failed or the client has disconnected.
 func draw(ctx context.Context, event func(string, map[string]any), picture func(int) string, question string,
 	fails bool) bool {
 	input := map[string]any{"prompt": question}

@@ -10,8 +10,8 @@ import (
 	"wending/jobs/blob"
 )
 
-// space returns the free and total space of one disk: of those on which a process with pages stores data, the one with
-// the least free space.
+// space returns the free and total space of the disk on which a process with pages stores data. If there are several
+// disks, it is the one with the least free space.
 func (s *Settings) space() (blob.Space, error) {
 	folders := []string{s.DataDir}
 	for _, folder := range s.folders() {

@@ -37,7 +37,7 @@ type doctor struct {
 	failed   int
 }
 
-// doctorTime bounds each check of another server.
+// doctorTime is the time limit for each check of another server.
 const doctorTime = 10 * time.Second
 
 // warning is the result of a check that passes, but shows something that is worth a look.

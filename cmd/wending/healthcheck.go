@@ -58,8 +58,8 @@ func (h healthcheckCommand) Run(ctx context.Context, s *Settings) error {
 	return nil
 }
 
-// ownCertificate accepts this installation's certificate and no other. Its name is the site's, not this machine's
-// address, so names are not compared.
+// ownCertificate returns a TLS configuration that accepts this installation's certificate and no other. The
+// certificate's name is the site's, not this machine's address, so names are not compared.
 func ownCertificate(cert, key string) (*tls.Config, error) {
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 func (s Settings) keyFile() string { return filepath.Join(s.DataDir, "secret.key") }
 
 // secretKeys returns SECRET_KEY or, if it is not set, the keys in the data folder; if there are none, it generates one
-// there. SECRET_KEY_PREVIOUS is among the previous keys.
+// there. SECRET_KEY_PREVIOUS is added to the previous keys.
 func (s Settings) secretKeys() (secret.Keys, error) {
 	var previous []string
 	if s.PreviousKey != "" {

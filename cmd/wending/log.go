@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// newLogger returns the log of a process.
+// newLogger returns the log of a process, in the configured format and level. It suppresses repeated failures.
 func newLogger(w io.Writer, s Settings) *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(s.LogLevel)) // the parser has already checked it
@@ -24,7 +24,7 @@ func newLogger(w io.Writer, s Settings) *slog.Logger {
 	return slog.New(&calmHandler{Handler: handler, repeats: &repeats{seen: map[string]*failure{}}})
 }
 
-// catchOthers redirects to the log what libraries would otherwise print themselves.
+// catchOthers redirects to the log the messages that libraries would otherwise print themselves.
 func catchOthers(log *slog.Logger) {
 	slog.SetDefault(log) // redirects the standard log package, too
 	redis.SetLogger(redisLog{log})
@@ -39,7 +39,7 @@ func (l redisLog) Printf(ctx context.Context, format string, values ...any) {
 
 // calmHandler logs a repeated failure at most once every few minutes, with the number of its occurrences: an outage has
 // one cause, but many parts of the program retry every second. Failures are warnings and errors with an "error"
-// attribute; two failures count as the same if they differ only in digits, such as ids and ports.
+// attribute; two failures are considered the same if they differ only in digits, such as ids and ports.
 type calmHandler struct {
 	slog.Handler
 	*repeats
@@ -50,14 +50,14 @@ type repeats struct {
 	seen map[string]*failure
 }
 
-// failure records when a failure was last logged, and how often it has been suppressed since.
+// failure records when a failure was last logged, and how many times it has been suppressed since.
 type failure struct {
 	at         time.Time
 	suppressed int
 }
 
-// The time after which a repeated failure is logged again, and the maximum number of different failures that are
-// tracked.
+// repeatAfter is the time after which a repeated failure is logged again, and mostFailures the maximum number of
+// different failures that are tracked.
 const (
 	repeatAfter  = 5 * time.Minute
 	mostFailures = 1000
@@ -91,7 +91,8 @@ func (h *calmHandler) Handle(ctx context.Context, record slog.Record) error {
 	return h.Handler.Handle(ctx, record)
 }
 
-// note counts a failure, and returns how often it was suppressed and whether it is to be logged now.
+// note counts a failure. It returns whether the failure is to be logged now and, if so, how many times it was
+// suppressed before.
 func (r *repeats) note(key string, now time.Time) (suppressed int, isDue bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

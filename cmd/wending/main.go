@@ -50,7 +50,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	return runLogging(ctx, args, getenv, stdout, stderr, func(*slog.Logger) {})
 }
 
-// runLogging is like run. It calls logsTo with the log that the settings describe.
+// runLogging is like run, but first calls logsTo with the log that the settings describe.
 func runLogging(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer,
 	logsTo func(*slog.Logger)) int {
 	file, err := godotenv.Read()

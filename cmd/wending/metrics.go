@@ -13,7 +13,7 @@ import (
 	"wending/db/upkeep"
 )
 
-// scrapeTime bounds what one scrape of the metrics may wait for the database.
+// scrapeTime is how long a scrape of the metrics may wait for the database.
 const scrapeTime = 3 * time.Second
 
 // vitals are the metrics of a process's connection to the database.

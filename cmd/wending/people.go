@@ -102,7 +102,7 @@ func (s *Settings) auditLog(ctx context.Context, store *db.Store) (people.AuditL
 	return people.NewAuditLog(store, sealer), err
 }
 
-// record calls work, and records in the audit that it was done on the command line. It stores the intent first.
+// record calls work, and records in the audit log that it was done on the command line. It stores the intent first.
 func (s *Settings) record(ctx context.Context, store *db.Store, entry people.AuditEntry, after map[string]any,
 	work func() error) error {
 	log, err := s.auditLog(ctx, store)
@@ -136,7 +136,7 @@ func (s *Settings) record(ctx context.Context, store *db.Store, entry people.Aud
 	return err
 }
 
-// commander returns the name of the person who uses the command line.
+// commander returns the name of the operating system's account that runs the command.
 func commander() string {
 	if who, err := user.Current(); err == nil {
 		return who.Username

@@ -192,7 +192,7 @@ func (s *Settings) connect(ctx context.Context, log *slog.Logger, e endpoints) (
 	return p, nil
 }
 
-// sealStored seals the audit log and what early versions stored in plain text.
+// sealStored seals the audit log, and the secrets that early versions stored in plain text.
 func (p *program) sealStored(ctx context.Context) error {
 	if p.listener != nil { // only processes with pages write the audit
 		unsealed := (*people.AuditSealError)(nil)
@@ -222,8 +222,8 @@ func unlessStopped(ctx context.Context, err error) error {
 	return err
 }
 
-// newSealer returns the sealer with the process's keys. If they do not match the database, it returns an error with the
-// remedy, after leaving a note for the page of workers.
+// newSealer returns the sealer with the process's keys. If they do not match the database, it records the refusal for
+// the page of workers, and returns an error with the remedy.
 func newSealer(ctx context.Context, store *db.Store, keys secret.Keys, command string) (*secret.Sealer, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -316,7 +316,8 @@ func reportError(err error, tags map[string]string) {
 	}
 }
 
-// scheduler returns the scheduler. files are the installation's datasets; nil in a process that has none.
+// scheduler returns a scheduler with the settings of this process. files are the installation's datasets; nil in a
+// process that has none.
 func (p *program) scheduler(files *blob.Disk) *library.Scheduler {
 	service := &tasks.Service{
 		Store: p.store, Queue: p.queue, Sealer: p.sealer, RateCeiling: p.settings.RateCeiling,
@@ -501,7 +502,7 @@ func (p *program) serve(ctx context.Context, stdout io.Writer) error {
 	return group.Wait()
 }
 
-// address returns where the pages are served.
+// address returns the URL at which the pages are served.
 func (p *program) address() string {
 	if p.settings.TLSCert != "" {
 		return "https://" + p.listener.Addr().String()

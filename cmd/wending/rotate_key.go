@@ -234,7 +234,7 @@ func (s Settings) addFreshKey(ctx context.Context, store *db.Store) error {
 	if err := s.requireStopped(ctx, store, "stop all processes first: they would go on using the old key"); err != nil {
 		return err
 	}
-	if _, err := s.secretKeys(); err != nil { // there may be no key yet
+	if _, err := s.secretKeys(); err != nil { // if there is no key yet, this creates the first one
 		return err
 	}
 	kept, err := s.keptKeys()

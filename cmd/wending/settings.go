@@ -164,8 +164,8 @@ func (s Settings) assetFiles() (blob.Store, error) {
 	return files, nil
 }
 
-// ownAddresses returns the host:port of the servers at the given addresses and of the others that the settings name:
-// no agent may be called there.
+// ownAddresses returns the host:port of the servers at the given addresses and of the others that the settings name. No
+// agent may be called there.
 func (s Settings) ownAddresses(databaseURL, directURL, redisURL string) []string {
 	own := slices.Concat(pg.Addresses(databaseURL), pg.Addresses(directURL), jobs.Addresses(redisURL),
 		blob.Addresses(s.BlobURL))
