@@ -15,17 +15,17 @@ import (
 	"wending/jobs/dataset"
 )
 
-// retryFields is the body of a retry.
+// retryFields describes the body of a retry.
 type retryFields struct {
 	QuestionID string `json:"question_id,omitempty" doc:"Id of the question to retry; absent means all questions" example:"q1"`
 	Variant    int    `json:"variant,omitempty" minimum:"1" maximum:"20" doc:"Number of the variant to retry; absent means all variants" example:"2"`
 }
 
-// retryInput is a retry of everything, or of the question or variant named in the query, a form or JSON. A body
-// that cannot be read is refused, because it must not retry everything.
+// retryInput is a request to retry everything, or the question or variant named in the query, a form or JSON. A body
+// that cannot be parsed is refused, because otherwise everything would be retried.
 type retryInput struct {
 	TaskPath
-	// QuestionID and Variant only describe the parameters; form.RetryScope reads them with the body.
+	// QuestionID and Variant are only for the API's description; form.RetryScope reads them from the query and the body.
 	QuestionID string `query:"question_id" doc:"Id of the question to retry; absent means all questions" example:"q1"`
 	Variant    string `query:"variant" pattern:"^[0-9]+$" doc:"Number of the variant to retry; absent means all variants" example:"2"`
 	scope      db.Selection
@@ -136,7 +136,7 @@ func (h *handler) registerGrouping(api huma.API) {
 	}, h.groupAnswers)
 }
 
-// formOrJSON describes a body as a form or JSON, because both are accepted; huma describes only one of them.
+// formOrJSON adds JSON to a body that huma describes only as a form, because both are accepted.
 func formOrJSON(body *huma.RequestBody) *huma.RequestBody {
 	for _, content := range body.Content {
 		body.Content = map[string]*huma.MediaType{"multipart/form-data": content, "application/json": content}
@@ -144,7 +144,7 @@ func formOrJSON(body *huma.RequestBody) *huma.RequestBody {
 	return body
 }
 
-// onTask acts on the task that a path names, and returns the task's new state.
+// onTask calls do with the task whose id is in the path, and returns the task's new state.
 func (h *handler) onTask(ctx context.Context, id string,
 	do func(task db.Task) (db.Task, error)) (*createdOutput, error) {
 	task, err := request.Task(ctx, h.Store, id)

@@ -12,7 +12,7 @@ import (
 	"wending/jobs/dataset"
 )
 
-// answersFields are the fields of a form with a file of answers.
+// answersFields describes the fields of a form with a file of answers.
 type answersFields struct {
 	TaskName string `json:"task_name" doc:"1–64 characters" minLength:"1" maxLength:"64" example:"线上日志 11 月"`
 	File     string `json:"file" doc:"Answer file, at most 32 MB, with at most 1,000 questions, 20 runs per question and 20 variants" format:"binary"`

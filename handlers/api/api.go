@@ -48,12 +48,13 @@ type Config struct {
 // progressWatcher follows the progress of one task.
 type progressWatcher = rest.Watcher[uuid.UUID, report.Progress]
 
-// handler answers the endpoints.
+// handler implements the endpoints.
 type handler struct {
 	Config
 }
 
-// Register adds the endpoints: streams to the group plain, all others to compressed. It returns their OpenAPI document.
+// Register adds the endpoints to the groups: those that stream to plain, all others to compressed. It returns their
+// OpenAPI document.
 func Register(e *echo.Echo, compressed, plain *echo.Group, config Config) *huma.OpenAPI {
 	rest.InstallErrors()
 	h := &handler{Config: config}
@@ -119,10 +120,11 @@ func apiConfig(document *huma.OpenAPI) huma.Config {
 	}
 }
 
-// tasksPath is the path of the collection of tasks.
+// tasksPath is the path of the list of tasks.
 const tasksPath = paths.APITasks
 
-// resultsTask is like request.Task but returns TASK_NOT_FINISHED unless the task's results may be read.
+// resultsTask is like request.Task, but returns TASK_NOT_FINISHED if the task has no results yet, unless isPartial is
+// true.
 func (h *handler) resultsTask(ctx context.Context, id string, isPartial bool) (db.Task, error) {
 	task, err := request.Task(ctx, h.Store, id)
 	if err == nil && !task.HasResults && !isPartial {
@@ -131,7 +133,7 @@ func (h *handler) resultsTask(ctx context.Context, id string, isPartial bool) (d
 	return task, err
 }
 
-// TaskPath is the id of a task in a path.
+// TaskPath is the path parameter with a task's id.
 type TaskPath struct {
 	TaskID string `path:"task_id" doc:"Id of the task" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
 }

@@ -49,7 +49,7 @@ func (h *handler) registerCarry(api huma.API) {
 	}, h.withdrawCarried)
 }
 
-// LaterTask names the task to which verdicts are carried over.
+// LaterTask is the path parameter with the id of the task to which verdicts are carried over.
 type LaterTask struct {
 	TaskID string `path:"task_id" doc:"Id of the later task" example:"0b9e7a55-1c1d-4a37-8f4e-6f2f5f0f9a02"`
 }
@@ -67,8 +67,8 @@ type CarriableReviews struct {
 	Reviews    []Review `json:"reviews" nullable:"false" doc:"The verdicts in the earlier task"`
 }
 
-// NotCarriable counts the questions judged in the earlier task whose verdicts are left out, each under the first reason
-// that applies.
+// NotCarriable says how many questions that were judged in the earlier task are left out, and why; each question is
+// counted under the first reason that applies.
 type NotCarriable struct {
 	Judged   int `json:"judged" doc:"Questions already judged in the later task" example:"2"`
 	Changed  int `json:"changed" doc:"Questions whose text or answers have changed" example:"5"`
@@ -85,14 +85,15 @@ type carriableOutput struct {
 	}
 }
 
-// carriable holds the verdicts that a request may carry over.
+// carriable holds the verdicts that can be carried over from a to b.
 type carriable struct {
 	a, b     report.Side
 	compared reading.Compared
 	found    reading.Carriable
 }
 
-// carriable finds the verdicts that can be carried over to a later task from an earlier one.
+// carriable finds the verdicts that can be carried over from an earlier task, which the parameter from names, to a
+// variant of a later one.
 func (h *handler) carriable(ctx context.Context, later LaterTask, variant int, from string) (c carriable, err error) {
 	task, err := h.resultsTask(ctx, later.TaskID, false)
 	if err == nil {

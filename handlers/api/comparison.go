@@ -32,7 +32,7 @@ func (h *handler) registerComparison(api huma.API) {
 	}, h.compareTasks)
 }
 
-// registerComparisonExport adds the download, which is streamed.
+// registerComparisonExport registers the download of a comparison, which is streamed.
 func (h *handler) registerComparisonExport(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.APIComparison + "/export", ID: "export-comparison", Tag: "comparison",
@@ -79,7 +79,8 @@ type ComparedValue struct {
 	measure.Value
 }
 
-// newComparedFacts describes the facts on which the most common answers differ, with the runs that gave these answers.
+// newComparedFacts returns the facts on which the most common answers differ, with the indexes of the runs that gave
+// these answers.
 func newComparedFacts(pair measure.Pair) []ComparedFact {
 	list := []ComparedFact{}
 	if pair.Between == nil {
@@ -104,7 +105,8 @@ func newComparedFacts(pair measure.Pair) []ComparedFact {
 	return list
 }
 
-// commonRuns returns the run index of each run that gave the most common answer.
+// commonRuns returns the indexes, from 1, of the runs that gave the most common answer. letters has a letter for each
+// run, equal for equal answers, or "-" for a run without an answer.
 func commonRuns(letters string) []int {
 	byLetter, best := map[rune][]int{}, []int(nil)
 	index := 0
@@ -128,7 +130,7 @@ type ComparedPair struct {
 	Worse      []measure.Loss      `json:"worse" nullable:"false" doc:"What became worse, most serious first: failed, verdict, expected (contradicts the standard answer), stability, rating"`
 	Better     []measure.Loss      `json:"better" nullable:"false" doc:"What became better, in the same words"`
 	TestOfPair
-	// Level and the fields that follow compare the most common answers.
+	// Level and the fields that follow compare the two tasks' most common answers.
 	Level       *measure.Level     `json:"level" doc:"How alike the two most common answers are; null if a task has none" example:"facts"`
 	Similarity  *float64           `json:"similarity" doc:"Similarity of the two most common answers, 0–1; null if they are equal or a task has none" example:"0.97"`
 	FactsDiffer *facts.Differ      `json:"facts_differ" doc:"conflict: the two answers contradict each other on a fact; omission: one omits a fact that the other states; none: neither; null if a task has no answer" example:"conflict"`
@@ -140,7 +142,7 @@ type ComparedPair struct {
 	B           ComparedQuestion   `json:"b"`
 }
 
-// Change is the difference between two numbers, with its uncertainty.
+// Change is how much a measure differs between the two tasks, with its uncertainty.
 type Change struct {
 	N          int        `json:"n" doc:"Number of questions for which the measure is known in both tasks" example:"97"`
 	LeftOut    int        `json:"left_out" doc:"Number of shared questions for which the measure is unknown in a task" example:"3"`
@@ -158,8 +160,8 @@ type Change struct {
 	Margin  float64         `json:"margin" doc:"How much worse the second task may be, in the unit of the measure" example:"0.05"`
 }
 
-// newChanges describes the differences of comparisons, by measure; all of them form one family of tests. margins are
-// the margins of a gate.
+// newChanges returns the differences of each comparison by measure. The p-values and verdicts of all of them are
+// adjusted together. margins maps measures to the margins of a gate.
 func newChanges(margins map[string]float64, comparisons ...map[string]measure.Change) []map[string]Change {
 	type place struct {
 		of   int
@@ -187,7 +189,7 @@ func newChanges(margins map[string]float64, comparisons ...map[string]measure.Ch
 	return described
 }
 
-// margins reads the margins of a request, such as agreement:0.05.
+// margins parses the margins in a request's query, such as agreement:0.05, into a map by measure.
 func (i comparisonInput) margins() (map[string]float64, error) {
 	margins := map[string]float64{}
 	for _, one := range listed(i.Margin) {
@@ -204,7 +206,7 @@ func (i comparisonInput) margins() (map[string]float64, error) {
 	return margins, nil
 }
 
-// comparedSlice is the comparison of the questions with one value in a column.
+// comparedSlice is a comparison restricted to the questions with one value in a column.
 type comparedSlice struct {
 	Value       *string                     `json:"value" doc:"Value of the column; null for all values other than the 50 most frequent" example:"合同"`
 	Items       int                         `json:"items" doc:"Number of questions that both tasks have" example:"42"`
@@ -212,7 +214,7 @@ type comparedSlice struct {
 	Differences map[string]Change           `json:"differences" doc:"The same measures as for the whole comparison, and cost; p_adjusted and verdict are adjusted for all measures of all slices"`
 }
 
-// newComparedSlices describes the comparisons by a column.
+// newComparedSlices returns the comparisons for the values of a column.
 func newComparedSlices(compared []report.ComparedSlice, margins map[string]float64) []comparedSlice {
 	numbers := make([]map[string]measure.Change, len(compared))
 	for n, one := range compared {
@@ -246,7 +248,7 @@ func newChange(c measure.Change, adjusted *float64) Change {
 	return described
 }
 
-// ComparedSides are the tasks of a comparison.
+// ComparedSides holds the query parameters that identify the two tasks of a comparison.
 type ComparedSides struct {
 	A string `query:"a" required:"true" doc:"The first task, <id> or <id>:<variant>" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
 	B string `query:"b" required:"true" doc:"The second task, or another variant of the first" example:"0b9e7a55-1c1d-4a37-8f4e-6f2f5f0f9a02"`
@@ -285,10 +287,10 @@ type comparisonOutput struct {
 	}
 }
 
-// comparedTime limits how long comparing two tasks' answers for one response may take.
+// comparedTime is the maximum time that comparing two tasks' answers for one response may take.
 const comparedTime = 10 * time.Minute
 
-// sidesOf returns the tasks that a request compares.
+// sidesOf returns the two tasks and variants that a request compares.
 func (h *handler) sidesOf(ctx context.Context, input ComparedSides) (sides [2]summary.ComparedSide, err error) {
 	for n, side := range []struct{ name, value string }{{"a", input.A}, {"b", input.B}} {
 		if sides[n], err = h.sideOf(ctx, side.name, side.value); err != nil {
@@ -298,7 +300,8 @@ func (h *handler) sidesOf(ctx context.Context, input ComparedSides) (sides [2]su
 	return sides, nil
 }
 
-// sideOf returns the task and variant that a parameter names.
+// sideOf returns the task and variant that the value of a parameter identifies; name is the parameter's name, for
+// faults.
 func (h *handler) sideOf(ctx context.Context, name, value string) (side summary.ComparedSide, err error) {
 	if value == "" {
 		return side, request.ParameterFault(name, request.NonEmpty())
@@ -369,7 +372,7 @@ func (h *handler) compareTasks(ctx context.Context, input *comparisonInput) (*co
 	return output, nil
 }
 
-// questions returns the pairs that a request asks for, in the requested order.
+// questions returns the compared pairs that match a request's filters, in the requested order.
 func (i comparisonInput) questions(compared reading.Compared) ([]measure.Pair, error) {
 	groups, differs := listed(i.Group), listed(i.Facts)
 	for _, test := range []struct {

@@ -83,7 +83,7 @@ func (h *handler) confirmChanges(ctx context.Context, input *confirmInput) (*con
 	return output, nil
 }
 
-// TestOfPair is the test of whether a question changed.
+// TestOfPair is the result of testing whether a question changed by more than chance.
 type TestOfPair struct {
 	P            *float64   `json:"p" doc:"Two-sided p-value of the test of whether the question changed; null if a side has too few runs" example:"0.008"`
 	Q            *float64   `json:"q" doc:"p adjusted for all questions compared (Benjamini–Hochberg)" example:"0.04"`
@@ -92,7 +92,7 @@ type TestOfPair struct {
 	Confirmation *Confirmed `json:"confirmation" doc:"Result of the runs made to confirm the change; null without them"`
 }
 
-// Confirmed is what a question's fresh runs show about its change.
+// Confirmed says whether new runs of a question confirm its change.
 type Confirmed struct {
 	Outcome measure.Outcome `json:"outcome" enum:"held,not_held,pending,untested" doc:"held: these runs alone show the change again; not_held: they do not; pending: runs are missing; untested: too few runs" example:"held"`
 	RunsA   []int           `json:"runs_a" nullable:"false" minItems:"2" maxItems:"2" doc:"The first and the last run_index that count in the first task" example:"[6,10]"`

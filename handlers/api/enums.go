@@ -21,8 +21,8 @@ import (
 	"wending/views/text"
 )
 
-// enums maps the types of fields with few values, and the names in the tag `values`, to lists of values. The OpenAPI
-// document takes the values from these lists, which are declared next to the constants.
+// enums returns the lists of values of the types with a fixed set of values, and of the names used in the tag `values`.
+// The OpenAPI document takes its enums from these lists, which are declared next to the constants.
 func enums() []rest.Enum {
 	var ofModels []string
 	for _, one := range protocol.All {

@@ -14,14 +14,14 @@ import (
 	"wending/views/paths"
 )
 
-// maxFactsBytes limits the body of POST /facts, and maxAnswersBytes limits the text of the answers in it. Reading and
-// comparing that much text takes a few seconds on one core.
+// maxFactsBytes is the maximum size of the body of POST /facts, and maxAnswersBytes is the maximum size of the answers
+// in it. Finding and comparing the facts in that much text takes a few seconds on one core.
 const (
 	maxFactsBytes   = 4 << 20
 	maxAnswersBytes = 2<<20 + 64<<10
 )
 
-// registerFacts adds the endpoint that compares the facts of answers without a task.
+// registerFacts registers the endpoint that compares the facts of answers without a task.
 func (h *handler) registerFacts(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: paths.API + "/facts", ID: "read-facts", Tag: "tasks",
@@ -47,7 +47,7 @@ type factsOutput struct {
 	}
 }
 
-// ReadFact is a fact of one answer.
+// ReadFact is a fact that was found in one answer.
 type ReadFact struct {
 	Kind  facts.Kind `json:"kind" example:"duration"`
 	Value string     `json:"value" doc:"The value in canonical form, equal for values that mean the same" example:"30 day"`
@@ -87,7 +87,8 @@ func (h *handler) readFacts(ctx context.Context, input *factsInput) (*factsOutpu
 	return output, nil
 }
 
-// newReadFacts converts the positions of facts from bytes to characters of answer. list must be ordered by position.
+// newReadFacts describes the facts of an answer, with their positions converted from bytes to characters. list must be
+// ordered by position.
 func newReadFacts(answer string, list []facts.Fact) []ReadFact {
 	read := make([]ReadFact, len(list))
 	bytes, characters := 0, 0

@@ -13,7 +13,7 @@ import (
 	"wending/jobs/dataset"
 )
 
-// judgedFields are the fields of the form that imports a review workbook.
+// judgedFields describes the fields of the form that imports a review workbook.
 type judgedFields struct {
 	File     string `json:"file" doc:"Completed review workbook, as downloaded with GET /{task_id}/export?format=xlsx&review=1" format:"binary"`
 	Reviewer string `json:"reviewer" doc:"Name of the reviewer; with accounts, the name of the account is used" maxLength:"64" example:"李雷"`
@@ -31,7 +31,7 @@ type opinion struct {
 	Note    string         `json:"note"`
 }
 
-// judgedConflict is a row that was not stored.
+// judgedConflict is a row of the workbook that was not stored.
 type judgedConflict struct {
 	Row        int     `json:"row" doc:"Number of the row in the workbook" example:"4"`
 	QuestionID string  `json:"question_id" example:"q1"`

@@ -18,7 +18,7 @@ type launch struct {
 	Number   int             `json:"number" doc:"Number of the launch within its task, from 1" example:"2"`
 	Kind     db.LaunchKind   `json:"kind" example:"RETRY_FAILED"`
 	Status   db.LaunchStatus `json:"status" example:"SUCCEEDED"`
-	// QuestionID and Variant are the scope of a retry.
+	// QuestionID and Variant say to what a retry was limited; nil means that it was not.
 	QuestionID   *string             `json:"question_id" doc:"Id of the question that was retried; null means all questions" example:"q1"`
 	Variant      *int                `json:"variant" doc:"Number of the variant that was retried; null means all variants"`
 	RequestedBy  string              `json:"requested_by" doc:"Address that requested the launch" example:"10.0.0.7"`
@@ -41,7 +41,7 @@ func newLaunch(l engine.PastLaunch) launch {
 	}
 }
 
-// LaunchPath has the ids of a launch and its task in a path.
+// LaunchPath holds the path parameters with the ids of a launch and its task.
 type LaunchPath struct {
 	TaskPath
 	LaunchID string `path:"launch_id" doc:"Id of the launch" example:"0b7c2a54-6c0e-4f4c-8f3e-3c9d1a2b4e5f"`
@@ -66,7 +66,7 @@ type launchRunsInput struct {
 	rest.PageQuery
 }
 
-// launchRun is a run in the history of its launch.
+// launchRun is a run in the history of the launch that made it.
 type launchRun struct {
 	QuestionID string `json:"question_id" example:"q1"`
 	Run
@@ -81,7 +81,7 @@ type launchRunsOutput struct {
 	}
 }
 
-// historyCut is how many characters of a response the history of a launch shows.
+// historyCut is the maximum number of characters of an answer that the history of a launch contains.
 const historyCut = 20_000
 
 func (h *handler) registerLaunches(api huma.API) {
@@ -121,7 +121,7 @@ func (h *handler) listLaunches(ctx context.Context, input *launchesInput) (*laun
 	return output, nil
 }
 
-// launch returns the launch that a path names.
+// launch returns the launch whose ids are in the path.
 func (h *handler) launch(ctx context.Context, path LaunchPath) (engine.PastLaunch, error) {
 	task, err := request.Task(ctx, h.Store, path.TaskID)
 	if err != nil {

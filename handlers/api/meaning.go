@@ -17,7 +17,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// registerMeaning registers the endpoint that stores people's groupings of answers.
+// registerMeaning registers the endpoints for people's groupings of answers by meaning.
 func (h *handler) registerMeaning(api huma.API) {
 	rest.Register(api, h.Failed, rest.Endpoint{
 		Method: http.MethodPut, Path: tasksPath + "/{task_id}/items/{question_id}/meaning", ID: "put-meaning", Tag: "reviews",
@@ -102,7 +102,7 @@ func (h *handler) withdrawMeaning(ctx context.Context, input *withdrawMeaningInp
 	return nil, err
 }
 
-// itemOf returns the id of the item of a task's question.
+// itemOf returns the internal id of the question with the given id in a task.
 func (h *handler) itemOf(ctx context.Context, task db.Task, questionID string) (int64, error) {
 	items, _, err := report.New(h.Store).Items(ctx, task.ID,
 		report.Filter{QuestionID: request.StorableText(questionID)}, db.Page{Number: 1, Size: 1})
@@ -115,8 +115,8 @@ func (h *handler) itemOf(ctx context.Context, task db.Task, questionID string) (
 	return items[0].ID, nil
 }
 
-// meaningAfter returns which of a variant's answers to a question say the same after a person's change; nil if unknown.
-// If wrong, the change's error, is a conflict, the returned error adds the current grouping.
+// meaningAfter returns how a variant's answers to a question are grouped after a person changed it; nil if unknown.
+// wrong is the error of the change, or nil; if it is a conflict, the returned error contains the current grouping.
 func (h *handler) meaningAfter(ctx context.Context, task db.Task, item int64, variant int,
 	wrong error) (*meaning.VariantMeaning, error) {
 	if conflict := (*review.GroupingConflictError)(nil); wrong != nil && !errors.As(wrong, &conflict) {
@@ -134,11 +134,11 @@ func (h *handler) meaningAfter(ctx context.Context, task db.Task, item int64, va
 	return present, wrong
 }
 
-// reliabilityOf returns how far the groupings of a task's model agree with people's groupings; nil if they cannot be
-// compared.
+// reliabilityOf returns how well the groupings by a task's model agree with people's; nil if there is nothing to
+// compare.
 func reliabilityOf(ctx context.Context, store *db.Store, task db.Task) (*meaning.Reliability, error) {
 	if task.Grouper() == nil {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil //nolint:nilnil // the task has no such model
 	}
 	of, err := review.New(store).Reliability(ctx, task.ID)
 	if err != nil || of.Questions == 0 {

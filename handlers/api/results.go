@@ -25,7 +25,8 @@ import (
 	"wending/views/text"
 )
 
-// Run is one answer. A run that never took place is STOPPED, with null in all other fields except run_index.
+// Run is a run of a question, with its answer. A run that never took place is STOPPED, with null in all other fields
+// except run_index.
 type Run struct {
 	turn
 	SessionID       *string                `json:"session_id,omitempty" doc:"Id of the conversation; new for each launch, variant and run_index; absent for a single question" example:"d9ab1b8a-b6ef-5caf-a599-8c15a7de3969"`
@@ -55,7 +56,7 @@ type Run struct {
 	Evaluations     []export.Evaluation    `json:"evaluations" doc:"Evaluations by the task's evaluators; empty for a failed run"`
 }
 
-// turn identifies the conversation and turn of a question; it is absent for a single question.
+// turn says which turn of which conversation a question is; both fields are absent for a single question.
 type turn struct {
 	Series *string `json:"series,omitempty" doc:"Name of the conversation to which the question belongs; absent for a single question" example:"mt-81"`
 	Turn   *int    `json:"turn,omitempty" doc:"Number of the turn within the conversation, from 1; absent for a single question" example:"2"`
@@ -90,7 +91,7 @@ func newRun(ctx context.Context, r db.Run, task db.Task, turn turn) Run {
 	}
 }
 
-// Item is one question.
+// Item is a question of a task's dataset.
 type Item struct {
 	turn
 	QuestionID     string            `json:"question_id" example:"q1"`
@@ -127,14 +128,15 @@ type Likeness struct {
 	FactsOfAnswers
 }
 
-// ItemMeaning describes which answers to a question say the same thing, over all variants.
+// ItemMeaning says which answers to a question mean the same, over all variants.
 type ItemMeaning struct {
 	Groups [][][2]int `json:"groups" nullable:"false" doc:"Groups of answers that say the same thing, largest first, each answer as [variant, run_index]" example:"[[[1, 1], [1, 3]], [[1, 2]]]"`
 	Unsure [][2]int   `json:"unsure" nullable:"false" doc:"The answers whose group is not certain"`
 	meaning.Meaning
 }
 
-// newItemMeaning describes the meaning of the answers to a question, over all variants.
+// newItemMeaning returns the groups of answers to a question over all variants; nil while those of a variant are
+// unknown.
 func newItemMeaning(q report.Question) *ItemMeaning {
 	notes, by := q.Notes(), meaning.Equal
 	all := &ItemMeaning{Groups: make([][][2]int, len(notes)), Unsure: [][2]int{}}
@@ -182,8 +184,8 @@ func newFacts(differ *facts.Differ, stated []measure.Fact, expected []measure.Ex
 	return FactsOfAnswers{differ, stated, expected}
 }
 
-// newLikeness returns the likeness of a question with one variant. With several, each variant has its own, and only
-// Number is set.
+// newLikeness returns the likeness of the answers to a question. With several variants, each variant has a likeness of
+// its own, and here only Number is set.
 func newLikeness(q report.Question, variants int) Likeness {
 	if variants > 1 {
 		return Likeness{Number: q.Number, FactsOfAnswers: newFacts(nil, nil, nil)}
@@ -227,7 +229,7 @@ func newVariantLikeness(q report.Question, variants []db.Variant, shares map[int
 	return list
 }
 
-// itemWithRuns is a question with its answers.
+// itemWithRuns is a question with all its answers.
 type itemWithRuns struct {
 	Item
 	Likeness
@@ -236,7 +238,7 @@ type itemWithRuns struct {
 	Runs     []Run             `json:"runs" doc:"One per variant and run_index, in that order"`
 }
 
-// resultsTask is the part of a task that results contain.
+// resultsTask is what results contain about their task.
 type resultsTask struct {
 	Created
 	TaskName       string `json:"task_name" example:"A模型V1.2稳定性测试"`
@@ -252,7 +254,7 @@ type results struct {
 	Pagination rest.Pagination `json:"pagination"`
 }
 
-// FilterQuery selects questions of a task.
+// FilterQuery holds the query parameters that select questions of a task.
 type FilterQuery struct {
 	QuestionID string   `query:"question_id" doc:"Only the question with this id" example:"q1"`
 	Variant    int      `query:"variant" minimum:"1" maximum:"20" doc:"Only runs of the variant with this number" example:"2"`
@@ -270,7 +272,7 @@ type FilterQuery struct {
 	SlicingQuery
 }
 
-// isSet reports whether the query leaves questions out.
+// isSet reports whether the query selects only some of the questions.
 func (q *FilterQuery) isSet() bool {
 	return q.QuestionID+q.TraceID+q.Passed+q.Evaluator+q.MinScore+q.MaxScore != "" || q.Variant != 0 || q.Unstable ||
 		len(q.Status)+len(q.Finish)+len(q.ErrorCode)+len(q.Level)+len(q.Facts) > 0 || request.HasSlice(q.values)
@@ -284,7 +286,7 @@ type resultsInput struct {
 	Partial bool   `query:"partial" doc:"1 also returns results before the first launch has ended: the questions whose runs have all ended"`
 }
 
-// filter returns the filter of the query.
+// filter returns the filter that the query describes, or the fault of an invalid parameter.
 func (q *FilterQuery) filter(task db.Task) (report.Filter, error) {
 	filter := report.Filter{
 		QuestionID: request.SearchText(q.QuestionID), OnlyAssessed: !task.HasResults, Variant: q.Variant,
@@ -328,7 +330,7 @@ func (q *FilterQuery) filter(task db.Task) (report.Filter, error) {
 	return filter, nil
 }
 
-// names returns values as strings.
+// names converts values of a string type to strings.
 func names[T ~string](values []T) []string {
 	list := make([]string, len(values))
 	for n, value := range values {
@@ -337,7 +339,7 @@ func names[T ~string](values []T) []string {
 	return list
 }
 
-// listed returns the values of a parameter that may be repeated, or contain several values separated by commas.
+// listed returns the values of a parameter that may be repeated, and may contain several values separated by commas.
 func listed(given []string) (values []string) {
 	for _, list := range given {
 		for value := range strings.SplitSeq(list, ",") {
@@ -349,7 +351,7 @@ func listed(given []string) (values []string) {
 	return values
 }
 
-// verdicts fills in the part of the filter that concerns evaluators' verdicts.
+// verdicts adds the conditions on evaluators' verdicts to the filter, or returns the fault of an invalid parameter.
 func (q *FilterQuery) verdicts(task db.Task, filter *report.Filter) error {
 	if q.Passed != "" {
 		passed := q.Passed == "true"
@@ -442,18 +444,18 @@ func (h *handler) getResults(ctx context.Context, input *resultsInput) (*huma.St
 	}), nil
 }
 
-// streamedItem is a question of a page of results.
+// streamedItem is a question to be written to a page of results.
 type streamedItem struct {
 	db.Item
 	question report.Question
-	// shares are the pass shares by variant.
+	// shares maps the numbers of variants to the shares of their runs that passed.
 	shares map[int]float64
-	// due has, for each planned run of the question, a run that never took place.
+	// due contains a run for each planned run of the question, to be written if that run never took place.
 	due []db.Run
 }
 
-// streamItem writes a question with its runs or, if variant is not 0, only with that variant's runs. For each planned
-// run that never took place, it writes the corresponding run from i.due.
+// streamItem writes a question with its runs or, if variant is not 0, only that variant's. Planned runs that never took
+// place are taken from i.due.
 func (h *handler) streamItem(ctx context.Context, stream *rest.StreamWriter, i streamedItem, task db.Task,
 	variant int) error {
 	stream.Open(struct {
@@ -464,7 +466,7 @@ func (h *handler) streamItem(ctx context.Context, stream *rest.StreamWriter, i s
 	}{newItem(i.Item, task.VariableNames), newLikeness(i.question, task.TotalVariants), newItemMeaning(i.question),
 		newVariantLikeness(i.question, task.Variants, i.shares)})
 	stream.Text(`,"runs":[`)
-	place, isFirst := 0, true // the position among all planned runs
+	place, isFirst := 0, true // place counts the planned runs up to the present one
 	write := func(r db.Run) {
 		if place++; variant != 0 && r.Variant != variant {
 			return
@@ -490,7 +492,7 @@ func (h *handler) streamItem(ctx context.Context, stream *rest.StreamWriter, i s
 	return err
 }
 
-// RunPath has the ids of a run and its task in a path.
+// RunPath holds the path parameters with the ids of a run and its task.
 type RunPath struct {
 	TaskPath
 	RunID string `path:"run_id" doc:"Id of the run" example:"4711"`
@@ -506,9 +508,9 @@ type runInput struct {
 	URL        string          `json:"url" doc:"Address without its query, which may contain a secret" example:"https://api.openai.com/v1/chat/completions"`
 	Body       json.RawMessage `json:"body" doc:"The JSON object that was sent"`
 	TraceID    *string         `json:"trace_id" doc:"W3C trace id that the calls carried in traceparent; null if no call was made" example:"4bf92f3577b34da6a3ce929d0e0e4736"`
-	// AgentTraceID belongs to the answer, but is needed together with TraceID.
+	// AgentTraceID is not part of the request, but is needed together with TraceID.
 	AgentTraceID *string `json:"agent_trace_id" doc:"The agent's own id for the last call; null if it named none" example:"20261126-7f3a"`
-	// OmitsPayload is true if the body is not complete.
+	// OmitsPayload reports that Body is not complete.
 	OmitsPayload bool `json:"omits_extra_payload" doc:"True if the extra payload of a typed URL, which may be secret, was left out of the body"`
 }
 

@@ -68,7 +68,7 @@ func (h *handler) registerReviews(api huma.API) {
 	}, h.listSignOffs)
 }
 
-// Review is a person's verdict.
+// Review is a person's verdict on an answer, or on all answers to a question.
 type Review struct {
 	QuestionID string         `json:"question_id" example:"q1"`
 	Variant    int            `json:"variant" example:"1"`
@@ -141,7 +141,7 @@ func (h *handler) putReview(ctx context.Context, input *putReviewInput) (*review
 	return &reviewOutput{newReview(stored)}, nil
 }
 
-// conflicting adds the current review to a conflict error, for the response.
+// conflicting returns err and, if it is a conflict, adds the current review, which the response contains.
 func conflicting(err error) error {
 	if conflict := (*review.ConflictError)(nil); errors.As(err, &conflict) && conflict.Current != nil {
 		return rest.NewConflict(err, newReview(*conflict.Current))
@@ -203,7 +203,7 @@ func (h *handler) listReviews(ctx context.Context, input *listReviewsInput) (*re
 	return output, nil
 }
 
-// SignOff records that a reviewer has finished a report.
+// SignOff records that a reviewer has completed the review of a task.
 type SignOff struct {
 	ID        int64        `json:"id" example:"1"`
 	Reviewer  string       `json:"reviewer" example:"李雷"`
@@ -284,7 +284,7 @@ type assignInput struct {
 	}
 }
 
-// ReviewSettings are the settings for reviewing a task.
+// ReviewSettings are the settings that say how a task is reviewed.
 type ReviewSettings struct {
 	IsBlindReview    bool `json:"is_blind_review" doc:"True if pages hide evaluators' verdicts on an answer from a reviewer until the reviewer has judged it; the API always returns them" example:"true"`
 	HidesReviews     bool `json:"hides_reviews" required:"false" doc:"True if pages hide other people's verdicts on a question or an answer from a reviewer until the reviewer has judged it; the API always returns them" example:"true"`
@@ -309,7 +309,7 @@ func (h *handler) putReviewSettings(ctx context.Context, input *reviewSettingsIn
 	return &reviewSettingsOutput{input.Body}, nil
 }
 
-// Assignment is the reviewers of a question.
+// Assignment says who is to review a question.
 type Assignment struct {
 	QuestionID string   `json:"question_id" example:"q1"`
 	Reviewers  []string `json:"reviewers" doc:"Names of the reviewers; empty if every question is open to everyone"`

@@ -30,12 +30,12 @@ func (h *handler) registerSamples(api huma.API) {
 	}, h.listSamples)
 }
 
-// SampledRun is an answer of a random sample.
+// SampledRun is an answer in a random sample.
 type SampledRun struct {
 	QuestionID string `json:"question_id" example:"q1"`
 	Variant    int    `json:"variant" example:"1"`
 	RunIndex   int    `json:"run_index" example:"2"`
-	// IsJudged reports that somebody has a current verdict on the answer.
+	// IsJudged reports that somebody has a valid verdict on the answer.
 	IsJudged bool `json:"is_judged" doc:"True if somebody has judged the answer" example:"false"`
 }
 

@@ -13,20 +13,21 @@ import (
 	"wending/handlers/request"
 )
 
-// ColumnsQuery filters questions by the columns of their dataset.
+// ColumnsQuery holds the query parameters that filter questions by the columns of their dataset.
 type ColumnsQuery struct {
-	// values is the whole query, including the columns.
+	// values are all parameters of the query, including those that are not for columns.
 	values url.Values
 }
 
-// Resolve implements huma.Resolver. It is needed because the names of columns are unknown until the task is known.
+// Resolve implements huma.Resolver. Columns cannot be declared as parameters, because their names depend on the task.
 func (q *ColumnsQuery) Resolve(ctx huma.Context) []error {
 	address := ctx.URL()
 	q.values = address.Query()
 	return nil
 }
 
-// SlicingQuery filters questions by the columns of their dataset, and by the latency, tokens and cost of their runs.
+// SlicingQuery holds the query parameters that filter questions by the columns of their dataset, and by the latency,
+// tokens and cost of their runs.
 type SlicingQuery struct {
 	ColumnsQuery
 	MinLatency string `query:"min_latency_ms" doc:"Only questions with a run that took at least this long, in milliseconds" example:"1000"`
@@ -37,25 +38,25 @@ type SlicingQuery struct {
 	MaxCost    string `query:"max_cost" doc:"Only questions with a run that cost at most this much, a decimal number in the variant's currency"`
 }
 
-// slicing returns the filter that the query describes.
+// slicing returns the filter that the query describes, or the fault of an invalid parameter.
 func (q *SlicingQuery) slicing(task db.Task) (report.Slicing, error) {
 	return request.Slicing(q.values, task)
 }
 
-// slice holds the numbers of the questions with one value in a column.
+// slice holds the statistics of the questions with one value in a column.
 type slice struct {
 	Value    *string           `json:"value" doc:"Value of the column; null for all values other than the 50 most frequent" example:"合同"`
 	Items    int               `json:"items" doc:"Number of questions with this value" example:"42"`
 	Variants []sliceStatistics `json:"variants"`
 }
 
-// sliceStatistics are the numbers of one variant over one slice.
+// sliceStatistics are the statistics of one variant over one slice.
 type sliceStatistics struct {
 	variantStatistics
 	Answered measure.Interval `json:"success_rate_interval" doc:"95 % interval of success_rate, with questions as clusters: [low, high]" example:"[0.95,1]"`
 }
 
-// newSlices describes the numbers for each value of a column.
+// newSlices returns the statistics for each value of a column.
 func newSlices(found []report.Slice) []slice {
 	list := make([]slice, len(found))
 	for n, of := range found {
@@ -68,7 +69,7 @@ func newSlices(found []report.Slice) []slice {
 	return list
 }
 
-// numbersOf returns the numbers of a task and, if by is the name of a column, also those of each of its values.
+// numbersOf returns the statistics of a task and, if by is the name of a column, also those for each of its values.
 func (h *handler) numbersOf(ctx context.Context, task db.Task, by string,
 	withDefaults bool) (numbers report.Numbers, err error) {
 	results := report.New(h.Store)

@@ -37,7 +37,7 @@ func newEvaluators(evaluators []db.Evaluator) []TaskEvaluator {
 	return list
 }
 
-// variantStatistics are the numbers of one variant.
+// variantStatistics are the statistics of one variant of a task.
 type variantStatistics struct {
 	report.VariantStatistics
 	Levels      map[string]int `json:"levels" doc:"Number of questions at each level: identical, format_only, facts, wording, different, empty, unknown"`
@@ -45,7 +45,7 @@ type variantStatistics struct {
 	Verdicts
 }
 
-// newVariantStatistics describes a variant; questions without a level are counted as unknown.
+// newVariantStatistics combines the statistics of a variant. Questions that have no level are counted as unknown.
 func newVariantStatistics(numbers report.VariantStatistics, levels, differ map[string]int,
 	verdicts measure.Statistics) variantStatistics {
 	counts, known := map[string]int{}, 0
@@ -70,12 +70,12 @@ type Verdicts struct {
 type evaluatorStatistics struct {
 	TaskEvaluator
 	Variants []EvaluatorVariant `json:"variants"`
-	// ScaleSuspect is 1 or 10 if a judge seems to rate on that scale instead of up to 100; otherwise nil.
+	// ScaleSuspect is 1 or 10 if a judge seems to rate on a scale up to that number instead of 100; otherwise nil.
 	ScaleSuspect *int `json:"scale_suspect" enum:"1,10" doc:"1 or 10 for a judge that seems to rate on that scale instead of up to 100: at least five answers were rated, none above this number. Its prompt should ask for ratings from 0 to 100. Null if nothing is suspicious"`
-	// Noise attributes the differences between the scores to their sources.
+	// Noise attributes the differences between the scores to their causes.
 	Noise  measure.Noise `json:"noise" doc:"Sources of the differences between the evaluator's scores"`
 	People review.Fit    `json:"people" doc:"The evaluator's verdicts beside people's on the same answers"`
-	// Record is like People, but covers all tasks of the project.
+	// Record is like People, over all tasks of the project that used this version of the evaluator.
 	Record review.Fit `json:"record" doc:"The same over all tasks of the project that used this version of the evaluator; pass_rate_corrected is null, because samples of several tasks are not one random sample"`
 }
 
@@ -94,7 +94,7 @@ type statisticsOutput struct {
 		// Reliability is nil if the task has no model that groups answers, or if nobody has grouped answers that the model
 		// grouped.
 		Reliability *meaning.Reliability `json:"meaning_reliability" doc:"Agreement between the groupings of the task's meaning_model and people's groupings; null if people have not grouped any answers that the model grouped"`
-		// Preferences are the standings of all pairs of variants whose answers people compare.
+		// Preferences says, for each pair of variants whose answers people compare, which variant they prefer.
 		Preferences []review.Standing    `json:"preferences" nullable:"false" doc:"Which of two variants people prefer without knowing whose answer is whose, for each two variants of which pairs were drawn"`
 		Reasons     []review.ReasonCount `json:"reasons" nullable:"false" doc:"Reasons of people's verdicts on questions, most frequent first"`
 		ItemsShared int                  `json:"items_shared" doc:"Number of questions that all variants have" example:"100"`
@@ -149,10 +149,11 @@ func (h *handler) getStatistics(ctx context.Context, input *statisticsInput) (*s
 	return output, err
 }
 
-// readAtOnce is how many of the queries for evaluators' statistics run at the same time.
+// readAtOnce is the maximum number of queries for evaluators' statistics that run at the same time.
 const readAtOnce = 4
 
-// evaluatorsOf reads the statistics of each of a task's evaluators.
+// evaluatorsOf returns the statistics of a task's evaluators, in their order. judges and fits are keyed by the
+// evaluators' numbers.
 func (h *handler) evaluatorsOf(ctx context.Context, task db.Task, withDefaults bool,
 	judges map[int]report.JudgeNumbers, fits map[int]review.Fit) ([]evaluatorStatistics, error) {
 	all := make([]evaluatorStatistics, len(task.Evaluators))

@@ -66,7 +66,7 @@ func (h *handler) registerStreams(api huma.API) {
 	}, h.getRunText)
 }
 
-// getRunText sends an answer. Answers may be megabytes long, so only a few are in memory at once.
+// getRunText sends the text of an answer. An answer may be megabytes long, so only a few are in memory at once.
 func (h *handler) getRunText(ctx context.Context, input *RunPath) (*huma.StreamResponse, error) {
 	task, err := request.Task(ctx, h.Store, input.TaskID)
 	if err != nil {
@@ -99,7 +99,7 @@ type exportInput struct {
 	Reviewer      string `query:"reviewer" doc:"With review=true, the person whose verdicts are filled in; absent means the newest verdict on each question" example:"李雷"`
 }
 
-// exportResults streams a task's report while reading it from the database.
+// exportResults streams a task's report while it is read from the database.
 func (h *handler) exportResults(ctx context.Context, input *exportInput) (*huma.StreamResponse, error) {
 	task, err := h.resultsTask(ctx, input.TaskID, false)
 	if err != nil {
@@ -148,12 +148,11 @@ type progressEvent struct {
 	Failed    int `json:"failed" example:"2"`
 	Running   int `json:"running" example:"4"`
 	Queued    int `json:"queued" example:"376"`
-	// JudgeTotal and the fields that follow count the calls to judges in the newest launch.
+	// JudgeTotal and the fields that follow are about the newest launch's calls to judges.
 	JudgeTotal  int `json:"judge_total,omitempty" doc:"Number of calls to judges" example:"500"`
 	Judged      int `json:"judged,omitempty" doc:"How many of judge_total have ended" example:"310"`
 	JudgeFailed int `json:"judge_failed,omitempty" doc:"How many of judged ended without a rating" example:"1"`
-	// CallsPerSecond is the average rate over the last ten seconds; SecondsLeft follows from it, and is null if
-	// unknown.
+	// CallsPerSecond is the average over the last ten seconds. SecondsLeft is estimated from it; it is nil if unknown.
 	CallsPerSecond float64       `json:"calls_per_second" doc:"Average over the last ten seconds" example:"8.3"`
 	SecondsLeft    *float64      `json:"seconds_left" doc:"Estimated seconds to the end at calls_per_second; null if unknown" example:"45.8"`
 	Status         db.TaskStatus `json:"status" example:"RUNNING"`
@@ -185,7 +184,7 @@ type endEvent struct {
 var endEvents = map[db.TaskStatus]string{db.TaskSucceeded: "completed", db.TaskFailed: "failed",
 	db.TaskStopped: "stopped"}
 
-// endID returns the id of the event that ends a stream. A client that reconnects with it has seen everything.
+// endID returns the id of the event that ends a stream. A client that reconnects with this id has received everything.
 func endID(p report.Progress) string { return fmt.Sprintf("%d-end", p.LaunchNumber) }
 
 type followInput struct {
@@ -193,9 +192,9 @@ type followInput struct {
 	LastEventID string `header:"Last-Event-ID" doc:"Id of the last event that the client received"`
 }
 
-// followProgress sends a task's progress as server-sent events: the current state, every change and, finally, the
-// end, which closes the stream. Every event contains the whole state, so a client that reconnects misses nothing. A
-// client that has seen the end gets a 204, so that it does not reconnect.
+// followProgress sends a task's progress as server-sent events: the current state, every change and, finally, the end,
+// after which the stream is closed. Every event contains the whole state, so a client that reconnects misses nothing. A
+// client that has received the end gets a 204, which tells it not to reconnect.
 func (h *handler) followProgress(ctx context.Context, input *followInput) (*huma.StreamResponse, error) {
 	task, err := request.Task(ctx, h.Store, input.TaskID)
 	if err != nil {

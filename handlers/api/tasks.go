@@ -31,7 +31,7 @@ type processed struct {
 	Total     int `json:"total" doc:"Number of questions in the task" example:"100"`
 }
 
-// Summary is a task in a list.
+// Summary is what lists contain about a task.
 type Summary struct {
 	Created
 	TaskName    string      `json:"task_name" example:"A模型V1.2稳定性测试"`
@@ -55,8 +55,8 @@ func newSummary(task db.Task) Summary {
 
 func newCreated(task db.Task) Created { return Created{TaskID: task.ID.String(), Status: task.Status} }
 
-// detail is a task with its settings and statistics. Headers and the extra payload may contain secrets, so only their
-// presence is shown.
+// detail is a task with its settings and statistics. Headers and the extra payload may contain secrets, so it only says
+// whether they are present.
 type detail struct {
 	Summary
 	Variants        []Variant        `json:"variants"`
@@ -109,7 +109,7 @@ func newDetail(task db.Task, statistics db.TaskStatistics) detail {
 	}
 }
 
-// taskFields are the fields of a form for a task.
+// taskFields describes the fields of a form for a task.
 type taskFields struct {
 	TaskName     string `json:"task_name" doc:"1–64 characters" minLength:"1" maxLength:"64" example:"A模型V1.2稳定性测试"`
 	AgentURL     string `json:"agent_api_url,omitempty" doc:"http or https address that accepts POST requests; required unless models or agents are given" format:"uri" maxLength:"2048" example:"https://agent.example/run"`
@@ -135,7 +135,7 @@ type taskFields struct {
 	librarySelection
 }
 
-// librarySelection lists the library entries that a task uses.
+// librarySelection describes the fields that refer to entries of the library.
 type librarySelection struct {
 	Dataset string   `json:"dataset,omitempty" doc:"Saved dataset to use instead of dataset_file: <id> or <id>@<version>"`
 	Prompts []string `json:"prompts,omitempty" doc:"Saved prompts: <id> or <id>@<version>; repeat the field in a form"`
@@ -147,7 +147,7 @@ type librarySelection struct {
 	Channels   []string `json:"channels,omitempty" doc:"Ids of saved channels; absent means the default channels"`
 }
 
-// changeFields are the fields that replace those of the copied task; none is required.
+// changeFields describes the fields that replace settings of a copied task; none is required.
 type changeFields struct {
 	TaskName     string `json:"task_name,omitempty" minLength:"1" maxLength:"64" example:"A模型V1.3稳定性测试"`
 	AgentURL     string `json:"agent_api_url,omitempty" format:"uri" maxLength:"2048"`
@@ -252,7 +252,7 @@ func (h *handler) createTask(ctx context.Context, input *rest.FormInput) (*creat
 	return h.create(ctx, input.Form, tasks.New{Settings: h.Defaults})
 }
 
-// cloneTask copies a task; the copy's name gets a suffix unless the request sends a name.
+// cloneTask creates a copy of a task. The copy's name gets a suffix, unless the request contains a name.
 func (h *handler) cloneTask(ctx context.Context, input *cloneInput) (*createdTaskOutput, error) {
 	source, err := request.Task(ctx, h.Store, input.TaskID)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// Variant is one of the variants that a task compares: a version of a prompt, or none, combined with a target.
+// Variant is one of the variants that a task compares: a target, combined with a version of a prompt or none.
 type Variant struct {
 	Number        int           `json:"number" doc:"Number, from 1" example:"1"`
 	Name          string        `json:"name" doc:"Name of the variant; empty for a plain task" example:"简短 v2 × GPT-4.1"`
@@ -45,7 +45,7 @@ type createdTask struct {
 	Created
 	Calls      int `json:"calls" doc:"Number of calls to agents and models, without retries" example:"400"`
 	JudgeCalls int `json:"judge_calls,omitempty" doc:"Number of calls to judges, in addition to calls" example:"400"`
-	// MeaningCalls assumes that the first reply about every question is certain.
+	// MeaningCalls assumes that the first reply about each question is certain.
 	MeaningCalls int             `json:"meaning_calls,omitempty" doc:"Number of calls that group answers by meaning, in addition to calls, if the answers to every question differ and each first reply is certain" example:"100"`
 	Variants     []Variant       `json:"variants"`
 	Evaluators   []TaskEvaluator `json:"evaluators" doc:"The evaluators that judge the answers"`
@@ -54,7 +54,7 @@ type createdTask struct {
 
 type createdTaskOutput struct{ Body createdTask }
 
-// warning describes a problem that a user should know about before the start.
+// warning is a problem that a user should know about before starting a task.
 type warning struct {
 	Code    string   `json:"code" values:"warnings" example:"PRICE_MISSING"`
 	Names   []string `json:"names" doc:"The variables, targets or currencies concerned"`
@@ -75,7 +75,7 @@ type estimateOutput struct {
 		CostAtMost       *string   `json:"cost_at_most" doc:"The maximum cost; null if cost is" example:"2.1"`
 		Variants         []Variant `json:"variants"`
 		Warnings         []warning `json:"warnings"`
-		// Detectable is the difference that a comparison with another task of this size can detect.
+		// Detectable is the smallest difference that a comparison with another task of this size can be expected to detect.
 		Detectable measure.Detectable `json:"detectable" doc:"The smallest differences that a comparison of two tasks of this size detects with 80 % power"`
 		Basis      measure.Basis      `json:"basis" enum:"comparison,task,assumed" doc:"Source of the variances behind detectable: comparison (the newest finished comparison of the same questions), task (the newest finished task) or assumed" example:"task"`
 	}
@@ -149,7 +149,7 @@ func bare(targets []tasks.NewTarget) (list []db.Target) {
 	return list
 }
 
-// read reads a task from a form.
+// read parses a form for a task; if a field is invalid, the error is its fault.
 func (h *handler) read(ctx context.Context, submitted *form.Upload, base tasks.New) (tasks.New, error) {
 	if err := rest.Admit(ctx, submitted); err != nil {
 		return base, err

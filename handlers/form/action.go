@@ -11,7 +11,8 @@ import (
 	"wending/jobs/tasks"
 )
 
-// CopyName returns the name of a copy, within the maximum length of names.
+// CopyName returns the name for a copy: the original name with a suffix or, if that would be too long, the original
+// name.
 func CopyName(ctx context.Context, name string) string {
 	copied := request.From(ctx).Locale.Text("create.copy", "Name", name)
 	if len([]rune(copied)) > tasks.MaxNameLength {
@@ -20,7 +21,8 @@ func CopyName(ctx context.Context, name string) string {
 	return copied
 }
 
-// Append adds the questions of an uploaded file to a task.
+// Append adds the questions of an uploaded file to a task, and returns the changed task. The error is a fault if the
+// file is invalid or makes the task too large.
 func Append(ctx context.Context, service *tasks.Service, task db.Task, submitted *Upload) (db.Task, error) {
 	set, refused := AppendedRows(ctx, submitted, task)
 	if refused != nil {
@@ -36,7 +38,8 @@ func Append(ctx context.Context, service *tasks.Service, task db.Task, submitted
 	return appended, err
 }
 
-// Evaluate has the evaluators named in a form judge the answers of a task that has ended.
+// Evaluate has the evaluators that a form lists judge the answers of a task that has ended, and returns the changed
+// task.
 func Evaluate(ctx context.Context, service *tasks.Service, saved *library.Service, task db.Task,
 	submitted *Upload) (db.Task, error) {
 	evaluators, faults := Evaluators(ctx, submitted, saved)
@@ -50,7 +53,8 @@ func Evaluate(ctx context.Context, service *tasks.Service, saved *library.Servic
 	return evaluated, err
 }
 
-// Group has the model named in a form group, by meaning, the answers of a task that has ended.
+// Group has the model that a form names group the answers of a task that has ended by meaning, and returns the changed
+// task.
 func Group(ctx context.Context, service *tasks.Service, saved *library.Service, task db.Task,
 	submitted *Upload) (db.Task, error) {
 	c := fields{form: submitted}
@@ -64,7 +68,7 @@ func Group(ctx context.Context, service *tasks.Service, saved *library.Service, 
 	return service.Group(ctx, request.From(ctx).Actor, task, *model)
 }
 
-// Delete removes a task. If the task is running, the fault asks the user to stop it first.
+// Delete deletes a task. If the task is running, the error is a fault that asks the user to stop it first.
 func Delete(ctx context.Context, service *tasks.Service, task db.Task) error {
 	err := service.Delete(ctx, task)
 	if f := request.FaultOf(err); err != nil && f.Code() == request.CodeTaskStateConflict {

@@ -11,8 +11,8 @@ import (
 	"wending/jobs/tasks"
 )
 
-// Answers reads a form with a file of answers, and returns all its faults, in the form's order. settings are the task's
-// settings.
+// Answers parses a form with a file of answers, and returns its faults in the order of its fields. settings become the
+// task's settings.
 func Answers(ctx context.Context, f *Upload, settings tasks.Settings) (n tasks.NewAnswers, faults []FieldFault) {
 	c := checker{fields: fields{form: f}}
 	c.name()
@@ -29,8 +29,8 @@ func Answers(ctx context.Context, f *Upload, settings tasks.Settings) (n tasks.N
 	return n, c.faults
 }
 
-// AnswersFile reads the file of answers in a form. Its error reports what is wrong with the file or with the fields
-// that describe its layout.
+// AnswersFile parses the file of answers in a form. The error says what is wrong with the file or with the fields that
+// describe its layout.
 func AnswersFile(ctx context.Context, f *Upload) (*answers.File, error) {
 	layout := tasks.AnswersLayout()
 	layout.Columns = map[string]string{}
@@ -58,19 +58,19 @@ func AnswersFile(ctx context.Context, f *Upload) (*answers.File, error) {
 	return file, nil
 }
 
-// FoundAnswers is a form's file of answers, as it was read.
+// FoundAnswers is what could be read of a form's file of answers.
 type FoundAnswers struct {
-	// File is nil if the file could not be read; Fault is the reason then.
+	// File is nil if the file could not be read; Fault then says why.
 	File  *answers.File
 	Fault *request.Fault
-	// Columns are the names of the columns of a table; nil if they are not known.
+	// Columns are the names of a table's columns; nil if they are not known.
 	Columns []string
 	// Encoding is the encoding in which a CSV file was read; empty means UTF-8.
 	Encoding string
 }
 
-// FindAnswers reads the file of answers in a form. A CSV file that is not UTF-8 is read as GB18030 if it looks like
-// that. It returns only internal errors.
+// FindAnswers reads the file of answers in a form, to let the user check its layout. A CSV file that is not UTF-8 is
+// read as GB18030 if that is possible. Faults are in found; err is an internal error.
 func FindAnswers(ctx context.Context, f *Upload) (found FoundAnswers, err error) {
 	found.Encoding = f.Value("dataset_encoding")
 	found.File, err = AnswersFile(ctx, f)

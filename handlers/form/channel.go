@@ -18,14 +18,15 @@ import (
 	"wending/views/text"
 )
 
-// defaultEvents are the events of a channel whose form names none.
+// defaultEvents are the events of a new channel whose form lists none.
 var defaultEvents = []string{string(outbox.Finished), string(outbox.Failed), string(outbox.Stopped),
 	string(outbox.Alert)}
 
-// maxRecipients is the maximum number of addresses of an e-mail.
+// maxRecipients is the maximum number of recipients of an e-mail.
 const maxRecipients = 20
 
-// Channel checks a form for a channel; absent fields keep base's values. A new origin drops base's secret.
+// Channel parses a form for a channel; absent fields keep base's values. If the address has another origin, base's
+// secret is dropped. check refuses addresses that may not be called.
 func Channel(form *Upload, base library.Channel, check func(*url.URL) error) (ch library.Channel, faults []FieldFault) {
 	c, ch := fields{form: form}, base
 	if ch.Events == nil {
@@ -70,7 +71,8 @@ func Channel(form *Upload, base library.Channel, check func(*url.URL) error) (ch
 	return ch, c.faults
 }
 
-// secret reads the secret that signs messages; an empty text in JSON removes the stored one.
+// secret stores the secret that signs messages in ch, or adds a fault. An empty text in JSON removes the stored secret;
+// on a page, it keeps it.
 func (c *fields) secret(ch *library.Channel) {
 	if typed := c.form.Value("secret"); c.form.Has("secret") && (typed != "" || c.form.IsJSON) {
 		ch.Secret = typed
@@ -91,7 +93,8 @@ func (c *fields) secret(ch *library.Channel) {
 	}
 }
 
-// recipients reads the addresses of an e-mail, separated by commas, semicolons, spaces or line breaks.
+// recipients stores the e-mail addresses in the field to, which may be separated by commas, semicolons, spaces or line
+// breaks, or adds a fault.
 func (c *fields) recipients(to *[]string) {
 	if c.form.Has("to") {
 		*to = strings.FieldsFunc(c.form.Value("to"), func(r rune) bool { return strings.ContainsRune(",;，；\r\n ", r) })
@@ -112,14 +115,14 @@ func (c *fields) recipients(to *[]string) {
 	}
 }
 
-// events reads the events of a channel.
+// events stores the events that the form lists, or adds a fault.
 func (c *fields) events(to *[]string) {
 	if !c.form.Has("events") {
 		return
 	}
 	*to = []string{}
 	for _, event := range c.form.List("events") {
-		if event == "none" { // sent by a form in which nothing is chosen
+		if event == "none" { // sent by a form in which no event is chosen
 			continue
 		}
 		if !slices.Contains(outbox.Events, outbox.Event(event)) {

@@ -16,8 +16,8 @@ import (
 	"wending/jobs/library"
 )
 
-// Evaluator checks a form for an evaluator; absent fields keep base's values. JSON forms have the configuration as
-// one object; on pages, each member has its own field.
+// Evaluator parses a form for an evaluator; absent fields keep base's values. A form in JSON has the configuration as
+// one object; on pages, each member of it has its own field.
 func Evaluator(ctx context.Context, form *Upload,
 	base entries.Evaluator) (e entries.Evaluator, rule *evaluate.Rule, faults []FieldFault) {
 	c, e := fields{form: form}, base
@@ -26,8 +26,8 @@ func Evaluator(ctx context.Context, form *Upload,
 	return e, rule, c.faults
 }
 
-// Rule checks only the kind and the configuration of an evaluator. For a judge it returns no rule, only the
-// configuration.
+// Rule parses the kind and the configuration of an evaluator, without its name. For a judge it returns no rule, only
+// the configuration.
 func Rule(ctx context.Context, form *Upload) (rule *evaluate.Rule, config json.RawMessage, faults []FieldFault) {
 	c, version := fields{form: form}, entries.EvaluatorVersion{}
 	return c.rule(ctx, &version), version.Config, c.faults
@@ -112,7 +112,7 @@ func (s Saver) saveEvaluator(ctx context.Context, row *entries.Evaluator, f *Upl
 	return saved(e.ID, err)
 }
 
-// JudgeFault returns the fault of a judge whose model cannot be called.
+// JudgeFault returns the fault of a judge's field model_id when its model cannot be used, for the reason in err.
 func JudgeFault(f *Upload, err error) FieldFault {
 	field := evaluate.FormField("model_id")
 	if f.IsJSON {
@@ -130,7 +130,7 @@ func sameConfig(a, b json.RawMessage) bool {
 	return json.Compact(&one, a) == nil && json.Compact(&other, b) == nil && bytes.Equal(one.Bytes(), other.Bytes())
 }
 
-// Whole reads a field that is a non-negative integer; if it is absent, the result is 0.
+// Whole parses a field that must be an integer of 0 or more; if it is absent, the result is 0.
 func Whole(form *Upload, field string) (int, error) {
 	typed := form.Value(field)
 	if typed == "" {

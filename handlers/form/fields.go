@@ -9,7 +9,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// fields checks the fields of a form and collects their faults.
+// fields parses the fields of a form and collects their faults.
 type fields struct {
 	form   *Upload
 	faults []FieldFault
@@ -19,7 +19,7 @@ func (c *fields) fail(field string, f *request.Fault) {
 	c.faults = append(c.faults, FieldFault{field, f})
 }
 
-// hasFault reports whether one of the fields has a fault.
+// hasFault reports whether at least one of the fields has a fault.
 func (c *fields) hasFault(names ...string) bool {
 	for _, f := range c.faults {
 		for _, name := range names {
@@ -31,8 +31,8 @@ func (c *fields) hasFault(names ...string) bool {
 	return false
 }
 
-// isText reports whether a field is a text: in a form written as JSON, a string or null. If it is not, isText adds a
-// fault.
+// isText reports whether a field can be read as text: in a form in JSON, whether it is absent, a string or null. If it
+// is not, isText adds a fault.
 func (c *fields) isText(field string) bool {
 	if c.form.IsJSON && c.form.notTexts[field] {
 		c.fail(field, request.FieldFault(field, request.ValidText()))
@@ -41,7 +41,8 @@ func (c *fields) isText(field string) bool {
 	return true
 }
 
-// text reads a text with at most the given number of characters; if isRequired is set, it must not be empty.
+// text stores a field's text, trimmed, in *to; an absent field keeps *to. It adds a fault if the text is longer than
+// most characters, contains control characters or, if isRequired is set, is empty.
 func (c *fields) text(field string, most int, isRequired bool, to *string) {
 	if !c.isText(field) {
 		return
@@ -52,7 +53,7 @@ func (c *fields) text(field string, most int, isRequired bool, to *string) {
 	c.line(field, most, isRequired, *to)
 }
 
-// line checks a text of one line.
+// line adds a fault if text is not a valid single line, by the same rules as the method text.
 func (c *fields) line(field string, most int, isRequired bool, text string) {
 	if isRequired && text == "" {
 		c.fail(field, request.FieldFault(field, request.Required()))
@@ -63,7 +64,7 @@ func (c *fields) line(field string, most int, isRequired bool, text string) {
 	}
 }
 
-// long is like text, for texts of several lines.
+// long is like the method text, for texts that may have several lines or be empty.
 func (c *fields) long(field string, most int, to *string) {
 	if !c.isText(field) {
 		return

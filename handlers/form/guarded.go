@@ -12,10 +12,10 @@ import (
 	"wending/handlers/request"
 )
 
-// secretFields are the fields that only administrators may replace once they are stored.
+// secretFields are the fields with secrets, which only administrators may replace once they are stored.
 var secretFields = []string{"api_key", "headers", "secret"}
 
-// replaced returns the names of the secrets that a form replaces.
+// replaced returns the names of the secrets that a form would replace.
 func replaced(f *Upload) (names []string) {
 	for _, name := range secretFields {
 		if f.Value(name) != "" || f.isNull(name) {
@@ -28,8 +28,8 @@ func replaced(f *Upload) (names []string) {
 	return names
 }
 
-// guarded saves an entry and records the changes in the audit. It refuses a form that replaces a secret which its
-// sender may not replace.
+// guarded saves an entry with save and records the changes in the audit. It refuses a form that replaces stored
+// secrets, unless its sender is an administrator.
 func guarded[T any](
 	ctx context.Context, kind entries.Kind[T], row *T, f *Upload,
 	save func(context.Context, *T, *Upload) (uuid.UUID, []FieldFault, error),
@@ -49,7 +49,7 @@ func guarded[T any](
 	}
 	after := request.AuditFields(&stored)
 	name, _ := after["name"].(string)
-	for field, value := range before { // unchanged values are left out
+	for field, value := range before { // only changed values are recorded
 		if field != "name" && request.Same(value, after[field]) {
 			delete(before, field)
 			delete(after, field)
@@ -63,7 +63,7 @@ func guarded[T any](
 	return id, nil, nil
 }
 
-// Provider saves a provider.
+// Provider saves a provider of models.
 func (s Saver) Provider(ctx context.Context, row *entries.Provider, f *Upload) (uuid.UUID, []FieldFault, error) {
 	return guarded(ctx, s.Library.Entries.Providers, row, f, s.saveProvider)
 }
@@ -78,17 +78,18 @@ func (s Saver) Agent(ctx context.Context, row *entries.Agent, f *Upload) (uuid.U
 	return guarded(ctx, s.Library.Entries.Agents, row, f, s.saveAgent)
 }
 
-// Prompt saves a prompt's name and description; templates that differ from the newest version's create a new version.
+// Prompt saves a prompt's name and description; if its templates differ from the newest version's, it also adds a
+// version.
 func (s Saver) Prompt(ctx context.Context, row *entries.Prompt, f *Upload) (uuid.UUID, []FieldFault, error) {
 	return guarded(ctx, s.Library.Entries.Prompts, row, f, s.savePrompt)
 }
 
-// Dataset saves a new dataset with its first version, or changes the name and description of one.
+// Dataset saves a new dataset with its first version, or the changed name and description of an existing one.
 func (s Saver) Dataset(ctx context.Context, row *entries.Dataset, f *Upload) (uuid.UUID, []FieldFault, error) {
 	return guarded(ctx, s.Library.Entries.Datasets, row, f, s.saveDataset)
 }
 
-// Evaluator saves an evaluator; a kind or configuration that differs from the newest version's creates a new version.
+// Evaluator saves an evaluator; if its kind or configuration differs from the newest version's, it adds a version.
 func (s Saver) Evaluator(ctx context.Context, row *entries.Evaluator, f *Upload) (uuid.UUID, []FieldFault, error) {
 	return guarded(ctx, s.Library.Entries.Evaluators, row, f, s.saveEvaluator)
 }
@@ -98,7 +99,7 @@ func (s Saver) Channel(ctx context.Context, row *entries.Channel, f *Upload) (uu
 	return guarded(ctx, s.Library.Entries.Channels, row, f, s.saveChannel)
 }
 
-// Schedule saves a schedule and plans its next firing.
+// Schedule saves a schedule with the time of its next firing.
 func (s Saver) Schedule(ctx context.Context, row *entries.Schedule, f *Upload) (uuid.UUID, []FieldFault, error) {
 	return guarded(ctx, s.Library.Entries.Schedules, row, f, s.saveSchedule)
 }

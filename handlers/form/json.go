@@ -11,11 +11,12 @@ import (
 	"wending/handlers/request"
 )
 
-// maxJSONBytes is the maximum size of a form written as JSON.
+// maxJSONBytes is the maximum size, in bytes, of a form in JSON.
 const maxJSONBytes = 4 << 20
 
-// readJSON reads a JSON object as a form: strings as they are, numbers and booleans in JSON notation, objects as
-// JSON, lists of strings joined by commas, null as an empty text. A body that is null is an empty form.
+// readJSON returns the members of the JSON object in a request's body as the fields of a form: strings as they are,
+// numbers and booleans in JSON notation, objects as JSON, lists of strings joined by commas, and null as an empty text.
+// A body that is null is an empty form.
 func readJSON(w http.ResponseWriter, r *http.Request) (*Upload, error) {
 	form := &Upload{Values: map[string]string{}, notTexts: map[string]bool{}, nulls: map[string]bool{}, IsJSON: true,
 		leave: func() {}}
@@ -29,7 +30,7 @@ func readJSON(w http.ResponseWriter, r *http.Request) (*Upload, error) {
 	}
 	for name, member := range members {
 		form.Values[name] = formValue(member)
-		if form.Values[name] == "" && member[0] == '[' && !lists[name] { // an object is wanted, and no list is one
+		if form.Values[name] == "" && member[0] == '[' && !lists[name] { // an empty list must not pass as an empty text
 			form.Values[name] = string(member)
 		}
 		if name == questionIDs && bytes.HasPrefix(bytes.TrimSpace(member), []byte("[")) {
@@ -44,7 +45,7 @@ func readJSON(w http.ResponseWriter, r *http.Request) (*Upload, error) {
 	return form, nil
 }
 
-// formValue returns a member of a JSON object as the value of a form field.
+// formValue returns a member of a JSON object as the value of a form field, as readJSON describes.
 func formValue(member json.RawMessage) string {
 	member = bytes.TrimSpace(member)
 	var one string
@@ -55,18 +56,18 @@ func formValue(member json.RawMessage) string {
 	if json.Unmarshal(member, &list) == nil {
 		return strings.Join(list, ",")
 	}
-	return string(member) // null, as an empty text
+	return string(member) // null was unmarshaled into an empty text above
 }
 
-// lists are the fields that may be repeated.
+// lists are the fields that may be repeated, except questionIDs; their values are joined by commas.
 var lists = map[string]bool{"prompts": true, "models": true, "agents": true, "evaluators": true, "channels": true,
 	"retry_on": true, "columns": true, "events": true, "numbers": true}
 
-// questionIDs is a field that contains a list of texts and may be repeated. It is stored as JSON, because the texts may
-// contain commas.
+// questionIDs is a field that may be repeated. Its value is a JSON list, because ids may contain commas.
 const questionIDs = "question_ids"
 
-// QuestionIDs returns the values of the field question_ids. ok is false if the field is not a list of texts.
+// QuestionIDs returns the values of the field question_ids. ok is false if there are none, one is empty, or the field
+// is not a list of strings.
 func (u *Upload) QuestionIDs() (ids []string, ok bool) {
 	typed := u.Values[questionIDs]
 	if !strings.HasPrefix(strings.TrimSpace(typed), "[") {
@@ -81,7 +82,8 @@ func (u *Upload) QuestionIDs() (ids []string, ok bool) {
 	return ids, len(ids) > 0 && !slices.Contains(ids, "")
 }
 
-// set stores a field: a list keeps every value, other fields keep the last.
+// set stores the value of a field. A field in lists, or questionIDs, keeps all its values; any other field keeps the
+// last.
 func (u *Upload) set(name, value string) {
 	if before, isRepeated := u.QuestionIDs(); name == questionIDs && isRepeated {
 		all, _ := json.Marshal(append(before, value)) // texts can always be encoded
@@ -93,7 +95,7 @@ func (u *Upload) set(name, value string) {
 	u.Values[name] = value
 }
 
-// List returns the values of a field that may be repeated.
+// List returns the values of a field in lists, trimmed and without empty ones.
 func (u *Upload) List(name string) (values []string) {
 	for value := range strings.SplitSeq(u.Values[name], ",") {
 		if value = strings.TrimSpace(value); value != "" {
@@ -103,7 +105,7 @@ func (u *Upload) List(name string) (values []string) {
 	return values
 }
 
-// isNull reports whether a field of a form written as JSON is null.
+// isNull reports whether a field of a form in JSON was sent as null.
 func (u *Upload) isNull(name string) bool { return u.nulls[name] }
 
 // Has reports whether a field was sent.

@@ -16,13 +16,15 @@ import (
 	"wending/views/ui"
 )
 
-// ImportedReviews is the outcome of importing a review workbook.
+// ImportedReviews says what importing a review workbook did: how many verdicts it stored, how many rows contained
+// nothing new, and which rows it did not store.
 type ImportedReviews struct {
 	Changed, Unchanged int
 	Conflicts          []ReviewConflict
 }
 
-// ReviewConflict is a row that was not stored, because its verdict was changed elsewhere.
+// ReviewConflict is a row that was not stored, because its verdict has been changed elsewhere since the workbook was
+// made.
 type ReviewConflict struct {
 	Row   int
 	Place review.Place
@@ -31,7 +33,7 @@ type ReviewConflict struct {
 	Theirs *review.Review
 }
 
-// judgedRow is a row of the workbook in which something was written.
+// judgedRow is a row of the workbook that a reviewer filled in or changed.
 type judgedRow struct {
 	number  int
 	place   review.Place
@@ -39,8 +41,8 @@ type judgedRow struct {
 	version int
 }
 
-// ImportReviews stores the verdicts of a form's workbook in the name of the reviewer. Rows whose verdict was changed
-// since the workbook was made are not stored. If a row is faulty, nothing is stored.
+// ImportReviews stores the verdicts of a form's workbook in the reviewer's name. Rows whose verdict has been changed
+// since the workbook was made are not stored. If a row is invalid, nothing is stored.
 func ImportReviews(ctx context.Context, store *db.Store, task db.Task, f *Upload) (done ImportedReviews, err error) {
 	reviewer, err := ReviewerName(ctx, f.Value("reviewer"))
 	if err != nil {
@@ -93,7 +95,7 @@ func ImportReviews(ctx context.Context, store *db.Store, task db.Task, f *Upload
 	return done, nil
 }
 
-// knownReview is the current review of a place, or the one that was withdrawn.
+// knownReview is a reviewer's latest verdict on a place, which may have been withdrawn; it is empty if there is none.
 type knownReview struct{ review.Version }
 
 func (k *knownReview) isSame(said review.Opinion) bool {
@@ -101,12 +103,12 @@ func (k *knownReview) isSame(said review.Opinion) bool {
 		slices.Equal(slices.Sorted(slices.Values(k.Reasons)), slices.Sorted(slices.Values(said.Reasons)))
 }
 
-// judgedKey identifies the question and variant of a place.
+// judgedKey is the key of a place's question and variant in knownReviews.
 func judgedKey(place review.Place) string {
 	return strconv.Itoa(place.Variant) + " " + place.QuestionID
 }
 
-// currentReviews returns a reviewer's verdicts on questions as a whole.
+// currentReviews returns a reviewer's verdicts on questions as a whole, by judgedKey.
 func currentReviews(ctx context.Context, reviews review.Reviews, task db.Task,
 	reviewer string) (map[string]*knownReview, error) {
 	given, err := reviews.List(ctx, task.ID, reviewer, "")
@@ -137,27 +139,27 @@ func (k knownReviews) add(one review.Review, isWithdrawn bool) {
 	}
 }
 
-// judgedReader reads a review workbook.
+// judgedReader reads the rows of a review workbook.
 type judgedReader struct {
 	task     db.Task
 	reviewer string
 	reasons  []string
-	// columns are the positions of the columns by name.
+	// columns maps the names of columns to their positions, from 0; nil until the header has been found.
 	columns map[string]int
 	rows    []judgedRow
-	// untouched counts the rows in which nothing was written.
+	// untouched counts the rows that the reviewer left as they were exported.
 	untouched int
 	wrong     []dataset.RowError
 }
 
-// The names of the columns in which people write.
+// The names of the columns that reviewers fill in.
 const (
 	judgedVerdict = "verdict"
 	judgedReasons = "reasons"
 	judgedNote    = "note"
 )
 
-// maxJudgedErrors is the maximum number of faulty rows that are listed.
+// maxJudgedErrors is the maximum number of invalid rows that an error lists.
 const maxJudgedErrors = 20
 
 func (r *judgedReader) read(ctx context.Context, content []byte) error {
@@ -191,7 +193,7 @@ func (r *judgedReader) read(ctx context.Context, content []byte) error {
 	return nil
 }
 
-// headerOf returns the positions of the known columns of a header, in any language.
+// headerOf maps the names of the known columns of a header, which may be in any language, to their positions.
 func headerOf(ctx context.Context, cells []string) map[string]int {
 	names := map[string]string{}
 	for _, hidden := range []string{export.JudgedQuestion, export.JudgedVariant, export.JudgedVersion,
@@ -224,7 +226,8 @@ func (r *judgedReader) fail(row int, column, problem string, args map[string]any
 	r.wrong = append(r.wrong, dataset.RowError{Row: row, Column: column, Problem: problem, Args: args})
 }
 
-// row reads a row of the workbook.
+// row adds a row of the workbook to rows, or the reason why it is invalid to wrong; number is its row number in the
+// sheet.
 func (r *judgedReader) row(ctx context.Context, number int, cells []string) {
 	verdict, reasons, note := r.cell(cells, judgedVerdict), r.cell(cells, judgedReasons), r.cell(cells, judgedNote)
 	isBlank := strings.TrimSpace(verdict+reasons+note) == ""
@@ -261,7 +264,7 @@ func (r *judgedReader) row(ctx context.Context, number int, cells []string) {
 	r.rows = append(r.rows, row)
 }
 
-// shortened returns the beginning of a cell for a message.
+// shortened returns the first 40 characters of a cell, for an error message.
 func shortened(cell string) string {
 	if runes := []rune(cell); len(runes) > 40 {
 		return string(runes[:40]) + "…"
@@ -269,7 +272,7 @@ func shortened(cell string) string {
 	return cell
 }
 
-// verdictIn returns the verdict that a cell names in any language; empty if it names none.
+// verdictIn returns the verdict that a cell contains, in any language; empty if it contains none.
 func verdictIn(ctx context.Context, cell string) review.Verdict {
 	cell = strings.TrimSpace(cell)
 	for _, verdict := range review.Verdicts {
@@ -285,7 +288,8 @@ func verdictIn(ctx context.Context, cell string) review.Verdict {
 	return ""
 }
 
-// reasonsIn returns the reasons that a cell names in any language, separated by commas or the like.
+// reasonsIn returns the reasons that a cell contains, in any language, separated by commas, semicolons or line breaks.
+// Unknown reasons are returned as they are.
 func (r *judgedReader) reasonsIn(ctx context.Context, cell string) (reasons []string) {
 	names := map[string]string{}
 	for _, reason := range r.reasons {

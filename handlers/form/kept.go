@@ -9,12 +9,12 @@ import (
 	"wending/jobs/tasks"
 )
 
-// keptFor is how long typed secrets stay in their form.
+// keptFor is how long sealed secrets in a form can be opened.
 const keptFor = time.Hour
 
 // Keeper lets a form carry secrets, sealed, while it is being filled in. The seal binds them to the browser and to the
-// origin of the agent's address, which is empty until the address is valid: without this, anyone with a copy of the
-// page could have the secrets sent to their own server.
+// origin of the agent's address (empty until the address is valid). Without this, anyone with a copy of the page could
+// have the secrets sent to their own server.
 type Keeper struct{ Sealer *secret.Sealer }
 
 type kept struct {
@@ -24,7 +24,8 @@ type kept struct {
 
 func keptOwner(browser, origin string) string { return "form " + browser + " " + origin }
 
-// Keep seals a value for a hidden field. If that fails it returns an empty text, and the value must be typed again.
+// Keep returns a value, sealed for a hidden field. If sealing fails, it returns an empty text, and the value must be
+// typed again.
 func (k Keeper) Keep(browser, address string, value any) string {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -37,7 +38,8 @@ func (k Keeper) Keep(browser, address string, value any) string {
 	return base64.StdEncoding.EncodeToString(sealed)
 }
 
-// Open decrypts a text that Keep returned into value, and reports whether that succeeded.
+// Open decodes a text that Keep returned into value. It reports false if the text was sealed for another browser or
+// origin, or too long ago.
 func (k Keeper) Open(browser, address, field string, value any) bool {
 	sealed, err := base64.StdEncoding.DecodeString(field)
 	if err != nil || len(sealed) == 0 {

@@ -10,7 +10,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// RetryScope reads the scope of a retry: everything, or the question or variant that the query or form names.
+// RetryScope returns what to retry: everything, or the question or variant that the query or the form names.
 func RetryScope(r *http.Request, submitted *Upload) (db.Selection, error) {
 	named, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -40,8 +40,8 @@ func RetryScope(r *http.Request, submitted *Upload) (db.Selection, error) {
 	return scope, nil
 }
 
-// Extended reads the number of runs of each question to which a task is to be extended, and the ids of the questions
-// to extend; no ids mean all questions. It returns a fault while the task is active.
+// Extended returns the number of runs per question to which a form extends a task, and the ids of the questions to
+// extend; no ids mean all questions. While the task is active, it returns a fault.
 func Extended(submitted *Upload, task db.Task) (ids []string, runs int, err error) {
 	if task.Status.IsActive() {
 		return nil, 0, request.NewFault(request.CodeTaskStateConflict)
@@ -58,7 +58,7 @@ func Extended(submitted *Upload, task db.Task) (ids []string, runs int, err erro
 			return nil, 0, request.FieldFault("question_ids", request.Required())
 		}
 	}
-	if runs, err = strconv.Atoi(submitted.Value("runs_per_item")); err != nil { // 0 is refused as out of range
+	if runs, err = strconv.Atoi(submitted.Value("runs_per_item")); err != nil { // 0 is refused below as out of range
 		runs = 0
 	}
 	if wrong := tasks.CheckRuns(task, runs); wrong != nil {

@@ -26,7 +26,7 @@ import (
 // MaxDescription is the maximum length, in characters, of a description or note in the library.
 const MaxDescription = 1000
 
-// entryName reads an entry's name.
+// entryName stores the field name in *to, or adds a fault if it is not a valid name of an entry.
 func (c *fields) entryName(to *string) {
 	if c.form.Has("name") {
 		*to = visibleName(c.form.Values["name"])
@@ -36,7 +36,7 @@ func (c *fields) entryName(to *string) {
 	}
 }
 
-// texts returns the choices of a type as strings.
+// texts converts values of a string type to strings.
 func texts[T ~string](choices []T) []string {
 	list := make([]string, len(choices))
 	for n, one := range choices {
@@ -45,7 +45,7 @@ func texts[T ~string](choices []T) []string {
 	return list
 }
 
-// choice reads one of the choices.
+// choice stores a field in *to; it adds a fault if the result is not one of the choices.
 func (c *fields) choice(field string, choices []string, to *string) {
 	if c.form.Has(field) {
 		*to = c.form.Value(field)
@@ -55,7 +55,7 @@ func (c *fields) choice(field string, choices []string, to *string) {
 	}
 }
 
-// headers reads a JSON object of headers; an empty object removes them.
+// headers stores a JSON object of headers in *to, or adds a fault; an empty object removes the stored headers.
 func (c *fields) headers(to *map[string]string) {
 	typed := c.form.Value("headers")
 	switch {
@@ -73,7 +73,7 @@ func (c *fields) headers(to *map[string]string) {
 	}
 }
 
-// object reads a JSON object; an empty text removes the stored one.
+// object stores a JSON object in *to, or adds a fault; an empty text removes the stored object.
 func (c *fields) object(field string, to *json.RawMessage) {
 	if !c.form.Has(field) {
 		return
@@ -88,7 +88,7 @@ func (c *fields) object(field string, to *json.RawMessage) {
 	}
 }
 
-// rate reads a rate limit; empty means the default.
+// rate stores the rate limit in *to, or adds a fault; empty means the default.
 func (c *fields) rate(to *string) {
 	if c.form.Has("rate_limit") {
 		*to = c.form.Value("rate_limit")
@@ -101,14 +101,14 @@ func (c *fields) rate(to *string) {
 	}
 }
 
-// retryOn reads the kinds of failures that are retried.
+// retryOn stores the kinds of failures after which calls are retried in *to, or adds a fault.
 func (c *fields) retryOn(to *[]string) {
 	if !c.form.Has("retry_on") {
 		return
 	}
 	*to = []string{}
 	for _, kind := range c.form.List("retry_on") {
-		if kind == "none" { // sent by a form in which nothing is chosen
+		if kind == "none" { // sent by a form in which no kind is chosen
 			continue
 		}
 		if !slices.Contains(agent.RetryKinds, kind) {
@@ -119,7 +119,8 @@ func (c *fields) retryOn(to *[]string) {
 	}
 }
 
-// address reads an address that may be called.
+// address adds a fault to the field if *to is not an address, or is one that check refuses because it may not be
+// called.
 func (c *fields) address(field string, check func(*url.URL) error, to *string) {
 	u := tasks.ParseAddress(*to)
 	if u == nil {
@@ -133,8 +134,7 @@ func (c *fields) address(field string, check func(*url.URL) error, to *string) {
 	}
 }
 
-// protocolNames returns the names of the protocols or, if onlyModels is true, of those that providers of models can
-// use.
+// protocolNames returns the names of all protocols or, if onlyModels is true, of those in which providers offer models.
 func protocolNames(onlyModels bool) (names []string) {
 	for _, one := range protocol.All {
 		if !onlyModels || one.IsOfModels() {
@@ -144,8 +144,8 @@ func protocolNames(onlyModels bool) (names []string) {
 	return names
 }
 
-// Provider checks a form for a provider; absent fields keep base's values. If the origin is new, base's secrets are
-// dropped.
+// Provider parses a form for a provider; absent fields keep base's values. If the base URL has another origin, base's
+// secrets are dropped.
 func Provider(form *Upload, base library.Provider,
 	check func(*url.URL) error) (p library.Provider, faults []FieldFault) {
 	c, p := fields{form: form}, base
@@ -161,7 +161,7 @@ func Provider(form *Upload, base library.Provider,
 		p.APIKey, p.Headers = "", nil
 	}
 	c.address("base_url", check, &p.BaseURL)
-	if strings.ContainsAny(p.BaseURL, "?#") && !c.hasFault("base_url") { // the path is appended according to the protocol
+	if strings.ContainsAny(p.BaseURL, "?#") && !c.hasFault("base_url") { // the protocol's path is appended to it
 		c.fail("base_url", request.FieldFault("base_url", request.ValidAddress()))
 	}
 	if key := form.Value("api_key"); form.Has("api_key") && (key != "" || form.IsJSON) { // pages do not show the saved key
@@ -174,7 +174,7 @@ func Provider(form *Upload, base library.Provider,
 	return p, c.faults
 }
 
-// Model checks a form for a model. find looks up a provider.
+// Model parses a form for a model. find looks up its provider.
 func Model(form *Upload, base library.Model,
 	find func(uuid.UUID) (entries.Provider, error)) (m library.Model, faults []FieldFault, err error) {
 	c, m := fields{form: form}, base
@@ -200,7 +200,7 @@ func Model(form *Upload, base library.Model,
 	return m, c.faults, nil
 }
 
-// prices reads the prices of a target's tokens.
+// prices stores the prices of a target's tokens and their currency in p, or adds faults.
 func (c *fields) prices(p *library.Prices) {
 	for field, to := range map[string]*string{"input_price": &p.InputPrice, "output_price": &p.OutputPrice} {
 		if c.form.Has(field) {
@@ -219,7 +219,7 @@ func (c *fields) prices(p *library.Prices) {
 	}
 }
 
-// Agent checks a form for an agent. If the origin is new, base's secrets are dropped.
+// Agent parses a form for an agent. If the address has another origin, base's secrets are dropped.
 func Agent(form *Upload, base library.Agent, check func(*url.URL) error) (a library.Agent, faults []FieldFault) {
 	c, a := fields{form: form}, base
 	if a.RetryOn == nil {
@@ -237,7 +237,7 @@ func Agent(form *Upload, base library.Agent, check func(*url.URL) error) (a libr
 	return a, c.faults
 }
 
-// poll reads the polling settings of an agent, a JSON object.
+// poll stores an agent's polling settings, a JSON object, in *to, or adds a fault.
 func (c *fields) poll(to **protocol.Poll) {
 	var given json.RawMessage
 	if !c.form.Has("poll") {
@@ -259,20 +259,21 @@ func (c *fields) poll(to **protocol.Poll) {
 	*to = poll
 }
 
-// agentAddress reads an agent's address with its secret parts.
+// agentAddress stores an agent's address and headers in a. If the address has another origin, the parts that may be
+// secret are dropped first.
 func (c *fields) agentAddress(base library.Agent, check func(*url.URL) error, a *library.Agent) {
 	if c.form.Has("url") {
 		typed := c.form.Value("url")
 		a.URL = withQueryOf(typed, base.URL, c.form.Value("keep_query") == "true")
 	}
 	if tasks.OriginOf(a.URL) != tasks.OriginOf(base.URL) {
-		a.Headers, a.ExtraPayload, a.Template = nil, nil, nil // the polling settings are not secret
+		a.Headers, a.ExtraPayload, a.Template = nil, nil, nil // Poll is kept, because it is not secret
 	}
 	c.address("url", check, &a.URL)
 	c.headers(&a.Headers)
 }
 
-// Address checks the fields from which an agent's protocol is recognised: its address, headers and payload.
+// Address parses the fields from which an agent's protocol is detected: its address, headers and payload.
 func Address(form *Upload, base library.Agent, check func(*url.URL) error) (a library.Agent, faults []FieldFault) {
 	c, a := fields{form: form}, base
 	c.agentAddress(base, check, &a)
@@ -280,7 +281,7 @@ func Address(form *Upload, base library.Agent, check func(*url.URL) error) (a li
 	return a, c.faults
 }
 
-// TestQuestion returns the question for a test call: the form's or the default one.
+// TestQuestion returns the question for a test call: the one in the form, or a default in the locale's language.
 func TestQuestion(form *Upload, locale text.Locale) string {
 	if question := form.Value("question"); question != "" {
 		return question
@@ -288,7 +289,7 @@ func TestQuestion(form *Upload, locale text.Locale) string {
 	return locale.Text("create.probe.default")
 }
 
-// Prompt checks a form for a prompt.
+// Prompt parses a form for a prompt.
 func Prompt(form *Upload, base entries.Prompt) (p entries.Prompt, faults []FieldFault) {
 	c, p := fields{form: form}, base
 	c.entryName(&p.Name)
@@ -297,7 +298,7 @@ func Prompt(form *Upload, base entries.Prompt) (p entries.Prompt, faults []Field
 	return p, c.faults
 }
 
-// PromptVersion checks a form for the next version of a prompt.
+// PromptVersion parses a form for the next version of a prompt.
 func PromptVersion(form *Upload, base entries.Prompt) (p entries.Prompt, faults []FieldFault) {
 	c, p := fields{form: form}, base
 	p.Note = ""
@@ -314,7 +315,8 @@ func (c *fields) templates(p *entries.Prompt) {
 	}
 }
 
-// Dataset checks a form for a dataset. For the next version of one, it keeps the dataset's name.
+// Dataset parses a form for a dataset with its file. For a new version, base contains the dataset's name and
+// description.
 func Dataset(ctx context.Context, form *Upload, base library.NewDataset) (n library.NewDataset, faults []FieldFault) {
 	c, n := fields{form: form}, base
 	c.entryName(&n.Name)
@@ -341,7 +343,7 @@ func Dataset(ctx context.Context, form *Upload, base library.NewDataset) (n libr
 	return n, c.faults
 }
 
-// DatasetFields checks the name and description of a dataset.
+// DatasetFields parses a form for the name and description of a dataset.
 func DatasetFields(form *Upload, base entries.Dataset) (d entries.Dataset, faults []FieldFault) {
 	c, d := fields{form: form}, base
 	c.entryName(&d.Name)

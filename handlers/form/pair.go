@@ -9,13 +9,14 @@ import (
 	"wending/jobs/library"
 )
 
-// The parameters that name two firings of a schedule.
+// The parameters that identify two firings of a schedule.
 const (
 	PairSince = "since"
 	PairAt    = "at"
 )
 
-// ReadPair reads the two firings of a schedule that are to be compared; their order does not matter.
+// ReadPair returns the two firings of a schedule to compare, from their ids in the parameters; their order does not
+// matter. An empty id leaves the choice to the use case.
 func ReadPair(since, at string) (pair library.FiringPair, err error) {
 	for _, side := range []struct {
 		name, text string
@@ -31,8 +32,8 @@ func ReadPair(since, at string) (pair library.FiringPair, err error) {
 	return pair, nil
 }
 
-// PairFault turns an error that refuses to compare two firings into a fault of the parameter that caused it; it returns
-// other errors unchanged.
+// PairFault turns an error about two firings that cannot be compared into a fault of the parameter that caused it; it
+// returns other errors unchanged.
 func PairFault(err error) error {
 	switch {
 	case errors.Is(err, library.ErrNoEarlierFiring):

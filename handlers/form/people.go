@@ -30,7 +30,7 @@ func PersonFaults(err error, renamed map[string]string) ([]FieldFault, error) {
 	return faults, nil
 }
 
-// personLimit returns the description of a field's valid values.
+// personLimit describes the valid values of the field that an error is about.
 func personLimit(wrong *identity.FieldError) request.Limit {
 	if choices := choicesOf(wrong); choices != nil {
 		return request.OneOf(choices...)
@@ -84,7 +84,7 @@ func passwordLimit(wrong *identity.FieldError) request.Limit {
 	return request.ValidPassword(problem, identity.MinPassword)
 }
 
-// choicesOf returns the valid values of a field if there are only a few; nil for all other fields.
+// choicesOf returns the valid values of the field that an error is about, if they are a fixed list; nil otherwise.
 func choicesOf(wrong *identity.FieldError) []string {
 	switch {
 	case errors.Is(wrong, identity.ErrUnknownRole):
@@ -105,7 +105,7 @@ func choicesOf(wrong *identity.FieldError) []string {
 	return nil
 }
 
-// Flag reads a boolean field; if it is absent, the result is false.
+// Flag parses a boolean field; if it is absent, the result is false.
 func Flag(form *Upload, field string) (value bool, faults []FieldFault) {
 	text := form.Value(field)
 	if form.Has(field) && text != "true" && text != "false" {
@@ -114,7 +114,7 @@ func Flag(form *Upload, field string) (value bool, faults []FieldFault) {
 	return text == "true", faults
 }
 
-// OnlyTexts returns the faults of fields that must be strings in a form written as JSON.
+// OnlyTexts returns the faults of those fields that must be strings but are not, in a form in JSON.
 func OnlyTexts(form *Upload, names ...string) []FieldFault {
 	c := &fields{form: form}
 	for _, field := range names {
@@ -123,7 +123,7 @@ func OnlyTexts(form *Upload, names ...string) []FieldFault {
 	return c.faults
 }
 
-// Messages returns faults' messages in a locale, by field.
+// Messages maps the names of fields to the messages of their first faults, in the locale's language.
 func Messages(locale text.Locale, faults []FieldFault) map[string]string {
 	messages := map[string]string{}
 	for _, f := range faults {

@@ -15,11 +15,10 @@ import (
 // MaxReviewers is the maximum number of reviewers that a task's questions can be assigned to.
 const MaxReviewers = 20
 
-// maxReviewerLength is the maximum length of a reviewer's name in characters.
+// maxReviewerLength is the maximum length, in characters, of a reviewer's name.
 const maxReviewerLength = 64
 
-// ReviewerName returns the author of a review: the account's name or, without accounts, the name that the
-// reviewer gave.
+// ReviewerName returns the name under which a review is stored: the account's name or, without accounts, the typed one.
 func ReviewerName(ctx context.Context, typed string) (string, error) {
 	if info := request.From(ctx); info.HasAccounts {
 		return info.Who.Name, nil
@@ -27,7 +26,7 @@ func ReviewerName(ctx context.Context, typed string) (string, error) {
 	return personName(typed)
 }
 
-// personName checks a name that a person entered.
+// personName returns a typed name, trimmed, or a fault.
 func personName(typed string) (string, error) {
 	name := strings.TrimSpace(request.StorableText(typed))
 	if name == "" {
@@ -39,10 +38,10 @@ func personName(typed string) (string, error) {
 	return name, nil
 }
 
-// maxNoteLength is the maximum length of a note in characters.
+// maxNoteLength is the maximum length, in characters, of a note.
 const maxNoteLength = 10_000
 
-// Note checks a note and returns its stored form.
+// Note returns a typed note in the form in which it is stored, or a fault if it is too long.
 func Note(typed string) (string, error) {
 	note := request.StorableText(typed)
 	if utf8.RuneCountInString(note) > maxNoteLength {
@@ -51,7 +50,7 @@ func Note(typed string) (string, error) {
 	return note, nil
 }
 
-// StandardAnswer checks a corrected standard answer and the note on it, as they were submitted.
+// StandardAnswer returns a form's corrected standard answer and the note on the correction, or a fault.
 func StandardAnswer(submitted map[string]string) (answer, note string, err error) {
 	answer = submitted["standard_answer"]
 	note, err = Note(submitted["note"])
@@ -61,7 +60,7 @@ func StandardAnswer(submitted map[string]string) (answer, note string, err error
 	return answer, note, err
 }
 
-// ReviewerNames checks the names of reviewers and removes duplicates.
+// ReviewerNames returns typed names of reviewers, trimmed and without duplicates, or a fault.
 func ReviewerNames(typed []string) ([]string, error) {
 	var names []string
 	for _, one := range typed {
@@ -79,7 +78,7 @@ func ReviewerNames(typed []string) ([]string, error) {
 	return names, nil
 }
 
-// Reasons checks the reasons of a verdict and removes duplicates; known are the permitted ones.
+// Reasons returns typed reasons for a verdict, trimmed and without duplicates, or a fault if one is not among known.
 func Reasons(typed, known []string) ([]string, error) {
 	var reasons []string
 	for _, one := range typed {
@@ -97,7 +96,7 @@ func Reasons(typed, known []string) ([]string, error) {
 	return reasons, nil
 }
 
-// Matchup reads the numbers of the two variants of a task that are to be compared; their order does not matter.
+// Matchup parses the numbers of two variants of a task whose answers are to be compared; their order does not matter.
 func Matchup(a, b string, task db.Task) (of review.Matchup, err error) {
 	for _, side := range []struct {
 		name, text string
@@ -114,7 +113,7 @@ func Matchup(a, b string, task db.Task) (of review.Matchup, err error) {
 	return review.Matchup{A: min(of.A, of.B), B: max(of.A, of.B)}, nil
 }
 
-// Preference checks a verdict on a pair of answers.
+// Preference returns a verdict on a pair of answers, or a fault if it is none of the valid ones.
 func Preference(given review.Preference) (review.Preference, error) {
 	if !slices.Contains(review.Preferences, given) {
 		return "", request.ParameterFault("verdict", request.OneOf(string(review.PrefersA), string(review.PrefersB),

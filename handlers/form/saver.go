@@ -14,23 +14,23 @@ import (
 	"wending/jobs/secret"
 )
 
-// Check refuses addresses that may not be called.
+// Check holds the functions that refuse addresses that may not be called.
 type Check struct {
-	// URL, Model and Channel check the addresses of agents, models and channels.
+	// URL, Model and Channel check the addresses of agents, providers of models, and channels.
 	URL, Model, Channel func(*url.URL) error
-	// Task checks the address of a task's agent. The headers show whether the task is a copy of the demo.
+	// Task checks the address of a task's agent. From the headers it can tell whether the task is a copy of the demo.
 	Task func(u *url.URL, headers map[string]string) error
 }
 
-// Saver checks forms for entries of the library and stores their values. row is the entry that a form changes,
-// nil for a new one. Every method returns the entry's id, or the faults of the form.
+// Saver parses forms for entries of the library and stores the entries. row is the entry that a form changes; nil means
+// a new one. The methods that store an entry return its id, or the form's faults.
 type Saver struct {
 	Library *library.Service
 	Check   Check
 }
 
-// Opened ignores the error that a secret cannot be opened because the key has changed: the unencrypted parts can
-// still be shown.
+// Opened returns value and err, without an error that says that a secret cannot be decrypted because the key has
+// changed: the parts that are not secret can still be shown.
 func Opened[T any](value T, err error) (T, error) {
 	if errors.Is(err, secret.ErrKey) {
 		return value, nil
@@ -38,7 +38,7 @@ func Opened[T any](value T, err error) (T, error) {
 	return value, err
 }
 
-// Base returns the entry that a form changes, opened with open; it is empty for a new entry.
+// Base returns the entry that a form changes, decrypted with open; it is empty for a new entry.
 func Base[T, V any](row *T, open func(T) (V, error)) (base V, err error) {
 	if row == nil {
 		return base, nil
@@ -46,7 +46,7 @@ func Base[T, V any](row *T, open func(T) (V, error)) (base V, err error) {
 	return Opened(open(*row))
 }
 
-// saved turns the error that a name is taken into a fault of the field.
+// saved returns the results of saving an entry, with the error that its name is taken as a fault of the field.
 func saved(id uuid.UUID, err error) (uuid.UUID, []FieldFault, error) {
 	if errors.Is(err, entries.ErrNameTaken) {
 		return uuid.Nil, []FieldFault{{"name", request.FaultOf(err)}}, nil
@@ -70,7 +70,7 @@ func (s Saver) saveProvider(ctx context.Context, row *entries.Provider, f *Uploa
 	return saved(s.Library.SaveProvider(ctx, request.ScopeOf(ctx), id, p))
 }
 
-// ReadModel checks a form for a model.
+// ReadModel parses a form for a model without storing it.
 func (s Saver) ReadModel(ctx context.Context, row *entries.Model,
 	f *Upload) (m library.Model, faults []FieldFault, err error) {
 	base, err := Base(row, s.Library.OpenModel)
@@ -91,7 +91,7 @@ func (s Saver) saveModel(ctx context.Context, row *entries.Model, f *Upload) (uu
 	if row != nil {
 		id = row.ID
 	}
-	// ErrGone means that the provider has just been removed
+	// ErrGone means that the provider has been removed in the meantime
 	if id, err = s.Library.SaveModel(ctx, request.ScopeOf(ctx), id, m); errors.Is(err, db.ErrGone) {
 		return uuid.Nil,
 			[]FieldFault{{"provider_id", request.FieldFault("provider_id", request.ValidEntries()).WithCause(err)}}, nil
@@ -99,7 +99,7 @@ func (s Saver) saveModel(ctx context.Context, row *entries.Model, f *Upload) (uu
 	return saved(id, err)
 }
 
-// ReadAgent checks a form for an agent.
+// ReadAgent parses a form for an agent without storing it.
 func (s Saver) ReadAgent(row *entries.Agent, f *Upload) (a library.Agent, faults []FieldFault, err error) {
 	base, err := Base(row, s.Library.OpenAgent)
 	if err != nil {
@@ -156,7 +156,7 @@ func (s Saver) saveDataset(ctx context.Context, row *entries.Dataset, f *Upload)
 	return saved(d.ID, s.Library.Entries.Datasets.Update(ctx, request.ScopeOf(ctx), d))
 }
 
-// DatasetVersion saves the next version of a dataset.
+// DatasetVersion stores the next version of a dataset, and returns the changed dataset.
 func (s Saver) DatasetVersion(ctx context.Context, row entries.Dataset,
 	f *Upload) (entries.Dataset, []FieldFault, error) {
 	n, faults := Dataset(ctx, f, library.NewDataset{Name: row.Name, Description: row.Description})

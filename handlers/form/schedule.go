@@ -19,13 +19,14 @@ import (
 	"wending/jobs/tasks"
 )
 
-// DefaultTimezone is used by schedules that do not name a time zone.
+// DefaultTimezone is the time zone of schedules whose form does not contain one.
 const DefaultTimezone = "Asia/Shanghai"
 
 // maxChannels is the maximum number of channels of a task.
 const maxChannels = 20
 
-// channels checks the channels named in a form; nil means that it names none.
+// channels returns the ids of the channels that a form lists, without duplicates; nil means that the form lists none,
+// or has a fault.
 func (c *fields) channels(ctx context.Context,
 	find func(context.Context, db.Scope, uuid.UUID) (entries.Channel, error)) *[]uuid.UUID {
 	if !c.form.Has("channels") {
@@ -33,7 +34,7 @@ func (c *fields) channels(ctx context.Context,
 	}
 	found := []uuid.UUID{}
 	for _, text := range c.form.List("channels") {
-		if text == "none" { // sent by a form in which nothing is chosen
+		if text == "none" { // sent by a form in which no channel is chosen
 			continue
 		}
 		id, err := uuid.Parse(text)
@@ -74,7 +75,7 @@ func (s Saver) saveSchedule(ctx context.Context, row *entries.Schedule, f *Uploa
 	}
 	plan, isPlanned := c.plan(&entry)
 	c.boolean("is_enabled", func(is bool) { entry.IsEnabled = is })
-	// a schedule that fires too often can still be disabled
+	// even if the minimum interval has been raised, a schedule can be disabled
 	if least := s.Library.ScheduleMinutes; isPlanned && entry.IsEnabled && plan.Shortest() < least {
 		c.fail("cron", request.FieldFault("cron", request.CronOften(least)))
 	}
@@ -106,7 +107,8 @@ func (s Saver) saveSchedule(ctx context.Context, row *entries.Schedule, f *Uploa
 	return saved(entry.ID, s.Library.Entries.Schedules.Update(ctx, request.ScopeOf(ctx), entry))
 }
 
-// copiedTask reads the task to copy.
+// copiedTask stores the id of the task that the schedule copies in entry, or adds a fault. The error is an internal
+// one.
 func (c *fields) copiedTask(ctx context.Context, service *tasks.Service, entry *entries.Schedule) error {
 	if c.form.Has("task_id") {
 		entry.TaskID = nil
@@ -130,7 +132,8 @@ func (c *fields) copiedTask(ctx context.Context, service *tasks.Service, entry *
 	return err
 }
 
-// plan reads the expression and its time zone.
+// plan stores the cron expression and its time zone in entry, and parses them. isPlanned is false if that added a
+// fault.
 func (c *fields) plan(entry *entries.Schedule) (plan cron.Plan, isPlanned bool) {
 	if c.form.Has("cron") {
 		entry.Cron = strings.Join(strings.Fields(c.form.Value("cron")), " ")
@@ -153,12 +156,12 @@ func (c *fields) plan(entry *entries.Schedule) (plan cron.Plan, isPlanned bool) 
 	return plan, err == nil
 }
 
-// alertFields are the members of an alert as they were given. prefix begins the names of the fields in errors.
+// alertFields are the members of an alert as they were typed. prefix begins the names of its fields in faults.
 type alertFields struct {
 	metric, below, ifWorse, margin, prefix string
 }
 
-// alertFields reads the settings of an alert: the members of the object alert in JSON, or one field each in a form.
+// alertFields returns the settings of an alert: in JSON, the members of the object alert; in a form, one field each.
 func (c *fields) alertFields() (given alertFields, isValid bool) {
 	if !c.form.IsJSON {
 		return alertFields{
@@ -180,7 +183,8 @@ func (c *fields) alertFields() (given alertFields, isValid bool) {
 		"alert."}, true
 }
 
-// alert reads the watched metric; null in JSON, or no metric on a page, means none.
+// alert stores the settings of the alert in entry, or adds a fault; null in JSON, or no metric on a page, removes the
+// alert.
 func (c *fields) alert(entry *entries.Schedule) {
 	name := "alert_metric"
 	if c.form.IsJSON {

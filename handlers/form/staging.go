@@ -17,24 +17,24 @@ import (
 	"wending/jobs/tasks"
 )
 
-// Staging keeps uploaded files for forms that are still being filled in, so that a file is sent only once. A file
-// belongs to the browser that sent it: other browsers can neither use nor displace it.
+// Staging keeps uploaded files for forms that are still being filled in, so that the browser sends a file only once. A
+// file belongs to the browser that sent it: other browsers can neither use nor displace it.
 type Staging struct{ Files *blob.Disk }
 
 const (
 	stagedKey = "staged"
 	// stagedFor is how long a staged file waits for its form.
 	stagedFor = 24 * time.Hour
-	// maxStaged is how many files may wait in total, and maxStagedOfOne is how many may wait per browser; a browser's
-	// oldest file is removed to make room. maxStagedBytes limits their total size.
+	// maxStaged is how many files may wait in total, and maxStagedOfOne is how many may wait per browser, whose oldest
+	// file is removed to make room. maxStagedBytes is the maximum size of all files together.
 	maxStaged, maxStagedOfOne = 1000, 20
 	maxStagedBytes            = maxStaged * dataset.MaxBytes
 )
 
-// tokenPattern matches tokens and browsers' ids, which rand.Text generates.
+// tokenPattern matches tokens and browsers' ids, both of which rand.Text generates.
 var tokenPattern = regexp.MustCompile(`^[A-Z2-7]{26}$`)
 
-// SourceToken represents, in a form, the file of the task that the form copies, or of the draft that it edits.
+// SourceToken stands in a form for the file of the task that the form copies, or of the draft that it edits.
 const SourceToken = "source"
 
 // IsToken reports whether a text may be a token or a browser's id.
@@ -45,12 +45,12 @@ func keyOf(browser, token string) string { return stagedKey + "/" + browser + "-
 // errStagingFull means that no more files can be staged.
 var errStagingFull = errors.New("too many files are waiting for their forms")
 
-// stagedHead is the first line of a staged file; the content follows.
+// stagedHead is the first line of a staged file, in JSON; the content follows.
 type stagedHead struct {
 	Name string `json:"name"`
 }
 
-// Put stores a browser's file and returns the token that names it.
+// Put stores a browser's file, and returns the token with which Get finds it.
 func (s Staging) Put(ctx context.Context, browser string, file tasks.File) (token string, err error) {
 	if err := s.tidy(ctx, browser); err != nil {
 		return "", err
@@ -64,7 +64,7 @@ func (s Staging) Put(ctx context.Context, browser string, file tasks.File) (toke
 	return token, s.Files.Put(ctx, keyOf(browser, token), bytes.NewReader(content), int64(len(content)))
 }
 
-// Get returns the file of questions that a browser's token names; nil if it has expired.
+// Get returns the file of questions that a browser stored under a token; nil if it has expired.
 func (s Staging) Get(ctx context.Context, browser, token string) (*File, error) {
 	return s.get(ctx, browser, token, dataset.MaxBytes)
 }
@@ -101,14 +101,15 @@ func (s Staging) get(ctx context.Context, browser, token string, most int) (*Fil
 	return &File{File: tasks.File{Name: head.Name, Content: rest}}, nil
 }
 
-// Drop removes a file whose task has been created. If that fails, tidy removes it later.
+// Drop deletes a file whose task has been created. If that fails, tidy deletes it later.
 func (s Staging) Drop(ctx context.Context, browser, token string) {
 	if IsToken(token) {
 		_ = s.Files.Delete(ctx, keyOf(browser, token))
 	}
 }
 
-// tidy removes files of abandoned forms, and the browser's oldest file if it has too many.
+// tidy deletes expired files, and the browser's oldest file if it has as many as it may. It returns errStagingFull if
+// there is no room for another file.
 func (s Staging) tidy(ctx context.Context, browser string) error {
 	entries, err := s.Files.List(ctx, stagedKey)
 	if err != nil {

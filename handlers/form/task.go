@@ -21,7 +21,7 @@ import (
 	"wending/views/text"
 )
 
-// FieldFault is the fault of one field.
+// FieldFault is a fault with the name of its field.
 type FieldFault struct {
 	Field string
 	*request.Fault
@@ -39,19 +39,20 @@ func Refusal(faults []FieldFault, err error) error {
 	return request.JoinFaults(all...)
 }
 
-// Rules are used to check the fields of a task.
+// Rules hold the context in which the fields of a task are checked.
 type Rules struct {
 	// Library resolves the task's references.
 	Library *library.Service
-	// CheckURL refuses agents' addresses that may not be called. headers are the copied task's if its agent has the
-	// same origin; otherwise nil.
+	// CheckURL refuses addresses of agents that may not be called. headers are those of the copied task if its agent has
+	// the same origin; otherwise nil.
 	CheckURL func(u *url.URL, headers map[string]string) error
-	// SealedHeaders are the headers that the form carried in sealed form, now opened; they are used if none were
+	// SealedHeaders are the headers that the form carried in sealed form, already opened. They apply if no headers were
 	// typed.
 	SealedHeaders map[string]string
 }
 
-// taskFields are the fields of a task in the form's order.
+// taskFields are the fields of a task in the form's order, in which faults are listed. The last, empty one stands for
+// the task as a whole.
 var taskFields = []string{
 	"task_name", "models", "agents", "prompts", "evaluators", "meaning_model", "dataset", "agent_api_url",
 	"dataset_encoding", "dataset_file",
@@ -59,9 +60,9 @@ var taskFields = []string{
 	"use_stream", "rate_limit", "on_turn_failure", "cluster_by", "adaptive", "max_cost", "channels", "start", "",
 }
 
-// Task reads a form for a task and returns all its faults, in the form's order. Absent fields keep base's values: the
-// defaults, or the settings of the task that the form copies. Values of base that may be secret – headers, payload, the
-// URL's query – are used only for an agent at the same origin.
+// Task parses a form for a task and returns all its faults, in the form's order. Absent fields keep base's values: the
+// defaults, or the settings of the task that the form copies. Those values of base that may be secret (headers,
+// payload, the URL's query) are used only for an agent at the same origin.
 func Task(ctx context.Context, form *Upload, base tasks.New, rules Rules) (n tasks.New, faults []FieldFault) {
 	c := checker{fields{form: form}, base}
 	c.name()
@@ -87,11 +88,11 @@ func Task(ctx context.Context, form *Upload, base tasks.New, rules Rules) (n tas
 	return c.n, c.faults
 }
 
-// validate adds the faults of fields that break the rules of tasks to the faults found while reading the form. Fields
-// that could not be read already have a fault.
+// validate adds the faults of fields that break the rules of tasks. It skips fields that could not be parsed, which
+// already have a fault.
 func (c *checker) validate() {
 	for _, wrong := range c.n.Validate() {
-		// targets that could not be read still count, so the address is not missing
+		// a task with targets that could not be found needs no address
 		isTargeted := wrong.Field == "agent_api_url" && wrong.Problem == tasks.Missing && c.hasFault("models", "agents")
 		if !isTargeted && !c.hasFault(wrong.Field) && (wrong.Field != "" || len(c.faults) == 0) {
 			c.fail(wrong.Field, request.TaskFault(wrong))
@@ -102,7 +103,7 @@ func (c *checker) validate() {
 	})
 }
 
-// checker collects the fields of a task and their faults.
+// checker parses the fields of a task and collects their faults.
 type checker struct {
 	fields
 	n tasks.New
@@ -114,8 +115,8 @@ func (c *checker) name() {
 	}
 }
 
-// visibleName trims invisible characters and removes control and bidirectional characters: a name appears in
-// lists and file names.
+// visibleName returns a name without control and bidirectional characters, and trims invisible characters, because
+// names appear in lists and file names.
 func visibleName(typed string) string {
 	return strings.TrimFunc(strings.Map(func(r rune) rune {
 		switch {
@@ -128,8 +129,8 @@ func visibleName(typed string) string {
 	}, strings.ToValidUTF8(typed, "\uFFFD")), func(r rune) bool { return unicode.IsSpace(r) || unicode.Is(unicode.Cf, r) })
 }
 
-// url checks the agent's address and returns its origin. Pages do not show the query of the base's address; url adds
-// it if the form asks for it.
+// url stores the agent's address, or adds a fault, and returns the address's origin. Pages do not show the query of
+// base's address; the field keep_query says whether to add it again.
 func (c *checker) url(base tasks.New, rules Rules) (origin string) {
 	if typed, isThere := c.form.Values["agent_api_url"]; isThere {
 		c.n.AgentURL = withQueryOf(strings.TrimSpace(typed), base.AgentURL, c.form.Value("keep_query") == "true")
@@ -150,7 +151,8 @@ func (c *checker) url(base tasks.New, rules Rules) (origin string) {
 	return origin
 }
 
-// withQueryOf adds the query of another address at the same origin to an address without a query.
+// withQueryOf returns the typed address with the query of the other one, if that is wanted, both have the same origin,
+// and the typed one has no query.
 func withQueryOf(typed, other string, isWanted bool) string {
 	_, query, hasQuery := strings.Cut(other, "?")
 	if !isWanted || !hasQuery || strings.Contains(typed, "?") || tasks.OriginOf(typed) != tasks.OriginOf(other) {
@@ -159,7 +161,7 @@ func withQueryOf(typed, other string, isWanted bool) string {
 	return typed + "?" + query
 }
 
-// Layout returns how to read the file of a form, or the fault of its encoding.
+// Layout returns how to read the columns of a form's file, or the fault of its encoding.
 func Layout(f *Upload) (layout dataset.Layout, wrong *request.Fault) {
 	layout = dataset.Layout{
 		ID: f.Value("column_question_id"), Question: f.Value("column_question"), Answer: f.Value("column_standard_answer"),
@@ -186,7 +188,7 @@ func (c *checker) file(ctx context.Context) {
 		c.fail("dataset_file", request.NewFault(request.CodeDatasetTooLarge))
 		return
 	case c.n.Dataset != nil:
-		return // the base's file or a saved one, which has been read already
+		return // base's file or a saved dataset, which has already been read
 	case c.hasFault("dataset"):
 		return
 	case c.form.File == nil && c.form.Value("dataset_token") != "":
@@ -204,7 +206,7 @@ func (c *checker) file(ctx context.Context) {
 	c.n.Dataset = set
 }
 
-// AppendedRows reads the file of questions to add to a task; refused is the fault of the file.
+// AppendedRows reads the questions to add to a task from a form's file. The error is a fault of the file.
 func AppendedRows(ctx context.Context, f *Upload, task db.Task) (set *dataset.Dataset, refused error) {
 	switch {
 	case f.Refused != nil:
@@ -262,7 +264,7 @@ func (c *checker) payload() {
 	c.n.Payload = &payload
 }
 
-// jsonObject returns a JSON object in compact form; nil if text is not an object.
+// jsonObject returns a JSON object in compact form; nil if text is not one, or is too long.
 func jsonObject(text string) json.RawMessage {
 	var members map[string]json.RawMessage
 	var compact bytes.Buffer
@@ -273,7 +275,8 @@ func jsonObject(text string) json.RawMessage {
 	return compact.Bytes()
 }
 
-// choices reads the rate, what happens after a failed turn, and the maximum cost.
+// choices stores the rate limit, what happens after a failed turn, the column that groups questions, the settings of
+// adaptive runs, and the maximum cost.
 func (c *checker) choices() {
 	if typed := c.form.Value("rate_limit"); typed != "" {
 		c.n.RateLimit = typed
@@ -292,8 +295,8 @@ func (c *checker) choices() {
 	}
 }
 
-// adaptive reads the settings of adaptive runs, a JSON object; empty or null means that all questions get the same
-// number of runs.
+// adaptive stores the settings of adaptive runs, a JSON object, or adds a fault. Empty or null means that every
+// question gets the same number of runs.
 func (c *checker) adaptive() {
 	c.n.Adaptive = nil
 	typed := strings.TrimSpace(c.form.Value("adaptive"))
@@ -310,7 +313,7 @@ func (c *checker) adaptive() {
 	c.n.Adaptive = &given
 }
 
-// cost reads a maximum cost; empty means no limit.
+// cost stores a maximum cost in *to, or adds a fault; empty means no limit.
 func (c *fields) cost(field string, to *string) {
 	if !c.form.Has(field) {
 		return
@@ -320,14 +323,14 @@ func (c *fields) cost(field string, to *string) {
 	}
 }
 
-// Ceiling reads a new maximum cost of a task; empty means no limit.
+// Ceiling returns the new maximum cost of a task that a form contains; empty means no limit.
 func Ceiling(submitted *Upload) (string, []FieldFault) {
 	c, ceiling := fields{form: submitted}, ""
 	c.cost("max_cost", &ceiling)
 	return ceiling, c.faults
 }
 
-// references resolves the form's references to the library.
+// references looks up the entries of the library that the form refers to.
 func (c *checker) references(ctx context.Context, saved *library.Service) {
 	for field, most := range map[string]int{"prompts": tasks.MaxVariants, "models": tasks.MaxVariants,
 		"agents": tasks.MaxVariants, "evaluators": tasks.MaxEvaluators} {
@@ -352,8 +355,8 @@ func (c *checker) references(ctx context.Context, saved *library.Service) {
 	}
 }
 
-// savedTargets looks up models and agents. If the form has only one of these fields, base's targets of the other kind
-// stay.
+// savedTargets looks up the models and agents that the form lists. If the form has only one of the two fields, base's
+// targets of the other kind stay.
 func (c *checker) savedTargets(ctx context.Context, saved *library.Service) {
 	if !c.form.Has("models") && !c.form.Has("agents") {
 		return
@@ -410,7 +413,8 @@ func (c *checker) savedPrompts(ctx context.Context, saved *library.Service) {
 	}
 }
 
-// savedEvaluators looks up evaluators; judges of the demo keep the headers with which they are called.
+// savedEvaluators looks up the evaluators that the form lists. Judges of the demo keep the header that lets them call
+// its models.
 func (c *checker) savedEvaluators(ctx context.Context, saved *library.Service) {
 	var judges []tasks.NewTarget
 	for _, one := range c.n.Evaluators {
@@ -442,7 +446,7 @@ func (c *checker) savedDataset(ctx context.Context, saved *library.Service, text
 	}
 }
 
-// failedReference records why a reference cannot be resolved.
+// failedReference adds a fault that says why a reference to the library cannot be resolved.
 func (c *fields) failedReference(field string, err error) {
 	if errors.Is(err, library.ErrUnknownReference) {
 		c.fail(field, request.FieldFault(field, request.ValidEntries()).WithCause(err))
@@ -451,7 +455,7 @@ func (c *fields) failedReference(field string, err error) {
 	c.fail(field, request.FaultOf(err))
 }
 
-// evaluators resolves the evaluators named in a form.
+// evaluators looks up the evaluators that a form lists; if that adds a fault, it returns nil.
 func (c *fields) evaluators(ctx context.Context, saved *library.Service) (found []tasks.NewEvaluator) {
 	for _, text := range c.form.List("evaluators") {
 		reference, err := library.ParseReference(text)
@@ -468,7 +472,8 @@ func (c *fields) evaluators(ctx context.Context, saved *library.Service) (found 
 	return found
 }
 
-// meaningModel resolves the model to group answers by meaning; nil if the form names none.
+// meaningModel looks up the model that is to group answers by meaning; nil if the form names none, or that adds a
+// fault.
 func (c *fields) meaningModel(ctx context.Context, saved *library.Service, field string) *tasks.NewTarget {
 	text := c.form.Value(field)
 	if !c.isText(field) || text == "" {
@@ -489,7 +494,7 @@ func (c *fields) meaningModel(ctx context.Context, saved *library.Service, field
 	return &model
 }
 
-// Evaluators reads the evaluators to judge a task that has ended; none means the task's own.
+// Evaluators returns the evaluators that are to judge a task that has ended; none means the task's own.
 func Evaluators(ctx context.Context, submitted *Upload, saved *library.Service) ([]tasks.NewEvaluator, []FieldFault) {
 	c := fields{form: submitted}
 	if len(submitted.List("evaluators")) > tasks.MaxEvaluators {
@@ -508,7 +513,7 @@ func ofKind(targets []tasks.NewTarget, kind db.TargetKind) (found []tasks.NewTar
 	return found
 }
 
-// WarningText returns a warning in a locale.
+// WarningText returns the text of a warning in the locale's language.
 func WarningText(locale text.Locale, w tasks.Warning) string {
 	return locale.Text("warning."+w.Code, "Names", strings.Join(w.Names, ", "))
 }

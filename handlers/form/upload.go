@@ -1,5 +1,5 @@
-// Package form reads submitted forms: multipart uploads, files that wait on the server for their form, and the
-// fields of a task.
+// Package form parses and checks submitted forms: for tasks, entries of the library, accounts and reviews. It receives
+// the files that they upload, and keeps a file on the server while its form is still being filled in.
 package form
 
 import (
@@ -23,29 +23,29 @@ import (
 	"wending/jobs/tasks"
 )
 
-// Upload is a submitted form: its text fields, and the file sent with it.
+// Upload is a submitted form: its text fields, and the file that was sent with it.
 type Upload struct {
 	Values map[string]string
-	// IsJSON reports that the form was written as JSON.
+	// IsJSON reports that the form was sent as JSON.
 	IsJSON bool
-	// notTexts are the fields of a form written as JSON whose values are neither strings nor null.
+	// notTexts are the fields of a form in JSON whose values are neither strings nor null.
 	notTexts map[string]bool
-	// nulls are the fields of a form written as JSON that are null.
+	// nulls are the fields of a form in JSON that are null.
 	nulls map[string]bool
 	// File is nil if no file was sent.
 	File *File
-	// Refused is the reason why the form's file cannot be processed now.
+	// Refused is the reason why the form's file cannot be processed now: the server is busy, or a quota is used up.
 	Refused error
-	// mostBytes is the maximum size of the file.
+	// mostBytes is the maximum size of the file, in bytes.
 	mostBytes int64
 	hasPlace  bool
 	leave     func()
 }
 
-// New returns a form that contains the given fields but was not submitted.
+// New returns a form with the given fields that nobody submitted.
 func New(values map[string]string) *Upload { return &Upload{Values: values, leave: func() {}} }
 
-// With returns a copy of the form with another value of a field.
+// With returns a copy of the form in which a field has another value.
 func (u *Upload) With(field, value string) *Upload {
 	changed := *u
 	changed.Values = maps.Clone(u.Values)
@@ -63,7 +63,7 @@ func (u *Upload) WithFile(file *File) *Upload {
 // File is an uploaded file.
 type File struct {
 	tasks.File
-	// IsTooLarge reports that the file exceeded its limit, so that its content was dropped.
+	// IsTooLarge reports that the file exceeded the maximum size, so its content was dropped.
 	IsTooLarge bool
 	spooled    *os.File
 }
@@ -71,30 +71,30 @@ type File struct {
 const (
 	maxFieldBytes = 256 << 10
 	maxFields     = 256
-	// maxTextBytes limits the names and values of all fields, which stay in memory while the rest arrives, possibly
-	// slowly.
+	// maxTextBytes is the maximum size of the names and values of all fields together, which are in memory while the rest
+	// of the form arrives, possibly slowly.
 	maxTextBytes = 4 * maxFieldBytes
-	// maxPublicBytes is the maximum size of a form that any client may send, signed in or not.
+	// maxPublicBytes is the maximum size, in bytes, of a form that any client may send, signed in or not.
 	maxPublicBytes = 64 << 10
-	// maxBodyBytes limits how much of a request is read. A file that is too large is read up to this limit and
-	// dropped, to keep the form's other fields.
+	// maxBodyBytes is the maximum size of a request's body. A larger file than allowed is read up to this limit and
+	// dropped, so that the form's other fields are not lost.
 	maxBodyBytes = 64 << 20
 )
 
-// ReadText reads a form without a file, which any client may send.
+// ReadText parses a form without a file, which any client may send.
 func ReadText(w http.ResponseWriter, r *http.Request) (*Upload, error) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxPublicBytes)
 	return Read(w, r, nil)
 }
 
-// Read reads a form as a stream. A repeated field keeps its last value, and without a body, the form is empty. A file
-// waits on disk until it gets a slot at the gate, so slow clients hold no slot, and only files with a slot are in
-// memory. If gate is nil, the form has no file.
+// Read parses a form while it arrives. A field that may not be repeated keeps its last value; without a body, the form
+// is empty. A file waits on disk until it gets a slot at the gate: slow clients hold no slot, and only files with a
+// slot are in memory. If gate is nil, the form may not contain a file.
 func Read(w http.ResponseWriter, r *http.Request, gate *request.Gate) (*Upload, error) {
 	return read(w, r, gate, dataset.MaxBytes)
 }
 
-// ReadAnswers is like Read, for a form with a file of answers, which may be larger than a dataset.
+// ReadAnswers is like Read, for a form with a file of answers, which may be larger than a file of questions.
 func ReadAnswers(w http.ResponseWriter, r *http.Request, gate *request.Gate) (*Upload, error) {
 	return read(w, r, gate, answers.MaxBytes)
 }
@@ -105,7 +105,7 @@ func read(w http.ResponseWriter, r *http.Request, gate *request.Gate, mostBytes 
 		return form, nil
 	}
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") {
-		r.Body = http.MaxBytesReader(w, r.Body, maxTextBytes) // JSON cannot contain a file
+		r.Body = http.MaxBytesReader(w, r.Body, maxTextBytes) // neither this encoding nor JSON can contain a file
 		if err := r.ParseForm(); err != nil {
 			if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 				return nil, errTooMuchText.WithCause(err)
@@ -151,7 +151,7 @@ func read(w http.ResponseWriter, r *http.Request, gate *request.Gate, mostBytes 
 	}
 }
 
-// errTooMuchText refuses a form whose fields are larger than any real form's.
+// errTooMuchText refuses a form whose fields are larger than those of any real form.
 var errTooMuchText = request.NewFault(request.CodeRequestTooLarge)
 
 func unreadable(err error, gate *request.Gate) error {
@@ -159,7 +159,7 @@ func unreadable(err error, gate *request.Gate) error {
 		return system
 	}
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		if gate == nil { // there was no file that could be too large
+		if gate == nil { // the form could not contain a file, so its fields are too large
 			return errTooMuchText.WithCause(err)
 		}
 		return request.NewFault(request.CodeDatasetTooLarge).WithCause(err)
@@ -183,7 +183,7 @@ func (u *Upload) add(part *multipart.Part, gate *request.Gate) (err error) {
 	return err
 }
 
-// spool writes a file to disk.
+// spool writes a file to disk; if it is larger than most bytes, it discards the rest and sets IsTooLarge.
 func spool(part *multipart.Part, most int64) (*File, error) {
 	file := &File{File: tasks.File{Name: filepath.Base(strings.ReplaceAll(part.FileName(), `\`, "/"))}}
 	disk, err := blob.Unnamed("")
@@ -199,9 +199,9 @@ func spool(part *multipart.Part, most int64) (*File, error) {
 	return file, err
 }
 
-// Admit takes a slot at the gate, until Release or the end of the request, and loads the form's file into memory. Read
-// has already admitted a form with a file. A form that names a file on the server must be admitted before that file is
-// read. If there is no slot, Admit sets Refused.
+// Admit takes a slot at the gate, which is held until Release or the end of the request, and loads the form's file into
+// memory. Read has already admitted a form with a file. A form that refers to a file on the server must be admitted
+// before that file is read. If no slot becomes free, or a quota is used up, Admit sets Refused.
 func (u *Upload) Admit(ctx context.Context, gate *request.Gate) error {
 	if u.hasPlace || u.Refused != nil {
 		return nil
@@ -242,20 +242,20 @@ func (u *Upload) Admit(ctx context.Context, gate *request.Gate) error {
 	return nil
 }
 
-// drop closes the spooled file of a form that cannot be read.
+// drop closes the temporary file of a form that cannot be read.
 func (u *Upload) drop() {
 	if u.File != nil {
-		_ = u.File.spooled.Close() // it has no name, so nothing is left behind
+		_ = u.File.spooled.Close() // the file has no name, so nothing is left behind
 	}
 }
 
-// Release releases the form's slot at the gate before the request ends.
+// Release gives back the form's slot at the gate before the request ends.
 func (u *Upload) Release() { u.leave() }
 
-// systemError is an error of the server's own disk.
+// systemError is an error of the server's own disk, as opposed to an error in the request.
 type systemError struct{ error }
 
 func (e systemError) Unwrap() error { return e.error }
 
-// Value returns a field without surrounding white space; empty if the field is absent.
+// Value returns a field's text without surrounding white space; empty if the field is absent.
 func (u *Upload) Value(name string) string { return strings.TrimSpace(u.Values[name]) }

@@ -39,7 +39,7 @@ func newList[T any](items []T, page db.Page, total int) *list[T] {
 	return l
 }
 
-// ObjectPath is the part of an endpoint's input that contains the id of an object.
+// ObjectPath is the path parameter with an object's id.
 type ObjectPath struct {
 	ID string `path:"id" doc:"Id of the object" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
 }
@@ -51,7 +51,7 @@ type changeInput struct {
 	rest.FormInput
 }
 
-// MemberPath is the part of an endpoint's input that identifies an account in a project.
+// MemberPath holds the path parameters with the ids of a project and of an account in it.
 type MemberPath struct {
 	ObjectPath
 	UserID string `path:"user_id" doc:"Id of the account" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`

@@ -244,7 +244,7 @@ func (h endpoints) listComments(ctx context.Context, input *commentsInput) (*lis
 	return newList(comments, input.Window(), total), err
 }
 
-// CommentPath is the part of an endpoint's input that identifies a comment.
+// CommentPath holds the path parameters with the ids of a comment and its task.
 type CommentPath struct {
 	TaskID    string `path:"task_id" doc:"Id of the task" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
 	CommentID string `path:"comment_id" doc:"Id of the comment" example:"17"`
