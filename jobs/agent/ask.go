@@ -1,4 +1,4 @@
-// Package agent asks an agent's or a model's HTTP API one question, in its protocol.
+// Package agent sends a question to the HTTP API of an agent or a model, in its protocol, and reads the answer.
 package agent
 
 import (
@@ -84,8 +84,8 @@ func (c *Client) Ask(ctx context.Context, q protocol.Request) protocol.Answer {
 // server's output.
 const leastSecret = 8
 
-// secrets returns the parts of a request that must not be shown, because some servers echo the headers they
-// received. A whole value comes before its parts.
+// secrets returns the parts of a request that must not be shown, because some servers echo the headers they received.
+// Longer parts come first, so that a whole value is replaced before its words.
 func (c *Client) secrets(q protocol.Request) (secrets []string) {
 	all := []string{c.apiKey}
 	for _, value := range q.Headers {
@@ -102,8 +102,8 @@ func (c *Client) secrets(q protocol.Request) (secrets []string) {
 	return slices.DeleteFunc(all, func(secret string) bool { return len(secret) < leastSecret })
 }
 
-// redact removes the request's secrets from a failure. It also removes the agent's id for the call if that contains
-// one.
+// redact removes the request's secrets from the message and the raw body of a failure. It also drops the agent's own id
+// for the call if the id contains a secret.
 func (c *Client) redact(q protocol.Request, answer *protocol.Answer) {
 	if id := answer.AgentTraceID; id != "" && slices.ContainsFunc(c.secrets(q), func(secret string) bool {
 		return strings.Contains(id, secret)
@@ -203,14 +203,14 @@ func (c *Client) continueJob(ctx context.Context, q protocol.Request, job protoc
 	return answer
 }
 
-// tellFiles reports the files that an answer's text names.
+// tellFiles reports to watcher the files that a successful answer's text links to.
 func tellFiles(watcher *observe.Watcher, answer protocol.Answer) {
 	if watcher != nil && answer.Status == protocol.Succeeded {
 		watcher.Answer(answer.Text)
 	}
 }
 
-// authorize adds to a request the credentials that the agent may receive.
+// authorize adds the task's headers to a request, and the API key if the allowlist names the agent.
 func (c *Client) authorize(request *http.Request, q protocol.Request) {
 	if c.apiKey != "" && c.guard.Names(request.URL) {
 		request.Header.Set("Authorization", "Bearer "+c.apiKey)
@@ -342,7 +342,8 @@ func httpMessage(status int, begin []byte) string {
 	return message
 }
 
-// retryAfter reads the Retry-After header: seconds or an HTTP date.
+// retryAfter returns how long a Retry-After header, in seconds or as an HTTP date, asks to wait; 0 if it asks for
+// nothing.
 func retryAfter(header string, now time.Time) time.Duration {
 	if seconds, err := strconv.Atoi(header); err == nil && seconds > 0 {
 		return time.Duration(min(seconds, 3600)) * time.Second

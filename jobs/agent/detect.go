@@ -9,14 +9,14 @@ import (
 	"wending/jobs/agent/protocol"
 )
 
-// maxDetect is the maximum number of calls to recognise a protocol.
+// maxDetect is the maximum number of protocols that Detect tries.
 const maxDetect = 5
 
-// Detect asks a question in the protocols that the address and the answers suggest, until one of them reads an answer.
-// Detect returns that protocol with the answer. If none does although a server answered, Detect returns the protocol
-// that the address suggests, with its failure; the name is empty if the address suggests none. Detect calls mayGoOn
-// before each call but the first, including calls repeated without streaming; mayGoOn may block, and ends the search by
-// returning false.
+// Detect asks a question in one protocol after another, as the address and the answers suggest, until an answer can be
+// read, and returns that protocol's name with the answer. If no answer can be read, Detect returns a failure with the
+// name of the protocol that the address or an answer suggests; the name is empty if nothing suggests one. Detect calls
+// mayGoOn before each call but the first, including calls repeated without streaming; mayGoOn may block, and ends the
+// search by returning false.
 func (c *Client) Detect(ctx context.Context, q protocol.Request,
 	mayGoOn func() bool) (name string, answer protocol.Answer) {
 	queue := suggestedBy(q.URL)
@@ -77,7 +77,8 @@ func suggestedBy(address string) (names []string) {
 	return names
 }
 
-// labelled returns the protocols that a label names.
+// labelled returns the names of the protocols with a label; for OpenAI's chat completions also fastgpt, whose answers
+// look the same.
 func labelled(label string) (names []string) {
 	if label == "" {
 		return nil

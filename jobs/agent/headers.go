@@ -11,13 +11,14 @@ import (
 // ErrHeadersInvalid means that a text is not a JSON object of header names and string values.
 var ErrHeadersInvalid = errors.New("agent headers must be a JSON object of string values")
 
-// maxHeaders and maxHeaderBytes limit the headers of a task.
+// maxHeaders is the maximum number of headers of a task, maxHeaderBytes the maximum length of their JSON in bytes.
 const (
 	maxHeaders     = 50
 	maxHeaderBytes = 16 << 10
 )
 
-// ParseHeaders parses headers written as a JSON object. It refuses Host and headers that belong to the connection.
+// ParseHeaders parses headers written as a JSON object. It refuses Host, Idempotency-Key and headers that belong to the
+// connection.
 func ParseHeaders(text string) (map[string]string, error) {
 	var headers map[string]string
 	if len(text) > maxHeaderBytes || json.Unmarshal([]byte(text), &headers) != nil || headers == nil ||

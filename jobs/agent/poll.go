@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// maxStatus is how many bytes of an accepted job's status are read: the status may contain the result.
+	// maxStatus is the maximum length of an accepted job's status in bytes: the status may contain the result.
 	maxStatus = 2*protocol.MaxText + 64<<10
 	// leastInterval is the minimum time between two polls of a job's status, statusTimeout the maximum duration of
 	// one poll.
@@ -29,7 +29,8 @@ const (
 	cancelTimeout = 5 * time.Second
 )
 
-// valueAt follows a path such as data.items[0].url; the path may begin with "$.".
+// valueAt returns the value at a path such as data.items[0].url, which may begin with "$."; the zero Value if there is
+// none.
 func valueAt(v wire.Value, path string) wire.Value {
 	for name := range strings.SplitSeq(strings.TrimPrefix(strings.TrimPrefix(path, "$"), "."), ".") {
 		name, places, _ := strings.Cut(name, "[")
@@ -223,7 +224,7 @@ func resultOf(q protocol.Request, status wire.Value, watcher *observe.Watcher) p
 	return protocol.Answer{Status: protocol.Succeeded, Text: append([]byte{}, text...)}
 }
 
-// jobFailure returns the failure that a status describes.
+// jobFailure returns the error message in a failed job's status or, if it has none, a message that quotes the status.
 func jobFailure(state string, status wire.Value) string {
 	for _, path := range []string{"error.message", "error", "error_message", "message", "data.error.message", "data.error",
 		"data.error_message", "data.message"} {

@@ -18,10 +18,10 @@ const (
 // RetryKinds lists all kinds of failures, which saved targets retry by default.
 var RetryKinds = []string{RetryTimeout, RetryNetwork, RetryTooMany, RetryServerError}
 
-// RetryTyped lists the kinds that are retried for a typed address.
+// RetryTyped lists the kinds that are retried if the agent's address was typed instead of saved as a target.
 var RetryTyped = []string{RetryTimeout, RetryNetwork}
 
-// MayRetry reports whether the call failed in a way that allows another attempt.
+// MayRetry reports whether the call failed in a way that on lists, so that another attempt is allowed.
 func MayRetry(a protocol.Answer, on []string) bool {
 	kind := ""
 	switch {

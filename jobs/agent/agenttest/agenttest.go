@@ -23,7 +23,7 @@ type Call struct {
 	Question       string
 	IdempotencyKey string
 	Query          string
-	// Abandoned is closed once the caller has gone.
+	// Abandoned is closed when the caller disconnects.
 	Abandoned <-chan struct{}
 	Header    http.Header
 	Body      map[string]any
@@ -58,7 +58,7 @@ func New(t testing.TB, script func(w http.ResponseWriter, call Call)) *Agent {
 	return a
 }
 
-// Calls returns the calls so far.
+// Calls returns the calls received so far.
 func (a *Agent) Calls() []Call {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -135,7 +135,7 @@ func (r Recording) Body(t testing.TB) []byte {
 	return read(t, r.File)
 }
 
-// Chunks returns the body in the chunks in which it was recorded.
+// Chunks returns the body split as it was when it was recorded; in one piece if the boundaries were not recorded.
 func (r Recording) Chunks(t testing.TB) [][]byte {
 	t.Helper()
 	body := r.Body(t)

@@ -12,7 +12,7 @@ import (
 // and checks that each history consists of answers that it gave earlier to questions of the same series.
 type Conversations struct {
 	mu   sync.Mutex
-	said map[string]said // by answer
+	said map[string]said // keyed by answer
 	// wrong holds the histories that do not match what the agent answered.
 	wrong []string
 }

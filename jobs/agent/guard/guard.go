@@ -26,8 +26,8 @@ type Guard struct {
 	rules         []rule // empty means no allowlist
 	allowLoopback bool
 	public        *ssrf.Guardian
-	// own are the addresses of this program's own servers. ownPorts are the ports of those on this machine, which any of
-	// the machine's addresses may lead to.
+	// own are the addresses of this program's own servers. ownPorts are the ports of those on this machine, which are
+	// refused at all of the machine's addresses.
 	own      []netip.AddrPort
 	ownPorts []uint16
 	// local are the addresses of this machine.
@@ -179,7 +179,7 @@ func (r rule) allowsAddress(address netip.AddrPort) bool {
 	return (r.port == 0 || r.port == address.Port()) && r.prefix.IsValid() && r.prefix.Contains(address.Addr())
 }
 
-// resolveOwn returns the addresses under which a listening address can be reached.
+// resolveOwn returns the addresses at which a server that listens on address can be reached.
 func resolveOwn(address string) ([]netip.AddrPort, error) {
 	host, portText, err := net.SplitHostPort(address)
 	if err != nil {
@@ -238,8 +238,8 @@ func (g *Guard) Names(u *url.URL) bool {
 	})
 }
 
-// CheckURL refuses a URL if its host is known to be forbidden before it is resolved. When a connection is made, the
-// address of a name is checked again.
+// CheckURL refuses a URL if its host is known to be forbidden before it is resolved. The address to which a name
+// resolves is checked when a connection is made.
 func (g *Guard) CheckURL(u *url.URL) error {
 	host, port := hostPort(u)
 	if strings.EqualFold(host, "localhost") {

@@ -8,9 +8,9 @@ import (
 	"net/url"
 )
 
-// TicketHeader is the header in which the tasks of the demo carry its ticket. Headers are never shown, and copies
-// of a task keep them only for the same origin, so only the demo's tasks and their copies reach the demo agent; a
-// typed address does not.
+// TicketHeader is the header in which the tasks of the demo carry its ticket. Headers are never shown, and a copy of a
+// task keeps them only if it calls the same origin. So only the demo's tasks and their copies reach the demo agent;
+// typing its address into another task is not enough.
 const TicketHeader = "Wending-Demo"
 
 // Ticket returns the headers of the demo's tasks; nil means that there is no ticket.
@@ -26,8 +26,8 @@ type ticketKey struct{}
 
 func isOfDemo(ctx context.Context) bool { return ctx.Value(ticketKey{}) != nil }
 
-// isDemo reports whether a URL contains the demo agent's own address; the ticket is not valid for a name that leads
-// there.
+// isDemo reports whether a URL contains the demo agent's own address; the ticket is not valid for a name that resolves
+// to that address.
 func (g *Guard) isDemo(u *url.URL) bool {
 	host, port := hostPort(u)
 	ip, err := netip.ParseAddr(host)
@@ -38,7 +38,7 @@ func (g *Guard) isTicket(ticket string) bool {
 	return g.ticket != "" && subtle.ConstantTimeCompare([]byte(ticket), []byte(g.ticket)) == 1
 }
 
-// CheckRequest is like CheckURL, for a request with these headers, which may carry the demo's ticket.
+// CheckRequest is like CheckURL, but allows a request to the demo agent if its headers carry the demo's ticket.
 func (g *Guard) CheckRequest(u *url.URL, headers map[string]string) error {
 	if g.isDemo(u) && g.isTicket(headers[TicketHeader]) {
 		return nil

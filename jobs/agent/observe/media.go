@@ -34,7 +34,7 @@ func extensionOf(mediaType string) string {
 	return ""
 }
 
-// KindOf returns the kind of asset to which a media type belongs.
+// KindOf returns the kind of asset that a media type belongs to; event.File for all but images, audio and video.
 func KindOf(mediaType string) string {
 	switch kind, _, _ := strings.Cut(mediaType, "/"); kind {
 	case event.Image, event.Audio, event.Video:

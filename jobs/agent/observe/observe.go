@@ -22,13 +22,13 @@ type Watcher struct {
 	read func(*Watcher, string, wire.Value)
 	// mask redacts the request's secrets.
 	mask func(string) string
-	// made holds the URLs and content hashes of the files so far, previews is the number of previews so far.
+	// made holds the URLs and content hashes of the files and previews so far; assets and previews count them.
 	made     map[string]bool
 	assets   int
 	previews int
 	// tools maps the ids of tool calls to the tools' names.
 	tools map[string]string
-	// calls are the tool calls whose input is still arriving, by the protocol's identifier.
+	// calls holds the tool calls whose input is still arriving, keyed by the protocol's id for them.
 	calls map[string]*call
 	// stage is the last state or node that was reported, because some protocols repeat it.
 	stage string
@@ -178,8 +178,8 @@ func (w *Watcher) end(key, status string, output json.RawMessage) {
 		Output: output})
 }
 
-// file reports a file or a preview: url is its address or a data URL, content its inline bytes. A file is reported
-// only once; a preview at the same address is reported once per step.
+// file reports a file, or a preview if isPreview is set. data.URL is its address or a data URL, data.Content its inline
+// bytes. A file is reported only once; a preview at the same address is reported once per step.
 func (w *Watcher) file(isPreview bool, data event.Data) {
 	kind := event.Asset
 	if isPreview {
@@ -218,7 +218,7 @@ func (w *Watcher) file(isPreview bool, data event.Data) {
 	w.emit(kind, data)
 }
 
-// stepOf distinguishes the steps of a call, by their progress if it is known.
+// stepOf returns a text that differs between the steps of a call: the progress if it is known, otherwise w.step.
 func (w *Watcher) stepOf(progress *float64) string {
 	if progress != nil {
 		return strconv.FormatFloat(*progress, 'f', -1, 64)
@@ -278,7 +278,7 @@ func cleanPath(given string) string {
 	return strings.TrimPrefix(path.Clean("/"+given), "/")
 }
 
-// inline decodes a data URL.
+// inline decodes a data URL; isInline is false if the address is not one.
 func inline(address string) (mediaType string, content []byte, isInline bool) {
 	rest, isData := strings.CutPrefix(address, "data:")
 	head, body, hasBody := strings.Cut(rest, ",")

@@ -43,7 +43,7 @@ func (w *Watcher) openAI(_ string, v wire.Value) {
 	}
 }
 
-// endAll reports that the input of all tools is complete.
+// endAll reports all open tool calls as completed, because their input is complete.
 func (w *Watcher) endAll() {
 	for key := range w.calls {
 		w.end(key, event.Completed, nil)

@@ -58,7 +58,7 @@ func (w *Watcher) percentOf(v wire.Value) *float64 {
 	if done == nil || total == nil || *total <= 0 {
 		return nil
 	}
-	percent := min(max(100**done / *total, 0), 100) // also rejects the infinite result of dividing by almost nothing
+	percent := min(max(100**done / *total, 0), 100) // also limits the infinite result of dividing by almost zero
 	return &percent
 }
 
@@ -144,7 +144,7 @@ func firstWord(words ...string) string {
 	return ""
 }
 
-// tool reads an event about a tool call, in the format of spec/003.
+// tool reports a tool call from an event in the format of spec/003.
 func (w *Watcher) tool(word string, data wire.Value) {
 	name, id := firstText(data, "tool", "tool_name", "toolName", "toolId", "tool_id", "name"),
 		firstText(data, "id", "call_id", "tool_call_id", "toolCallId", "task_id")
@@ -265,7 +265,7 @@ func (w *Watcher) Polled(state string, v wire.Value) {
 	w.files(data)
 	result := firstOf(data, "result", "output")
 	w.files(result)
-	if address := firstText(result, "image_url", "imageUrl"); address != "" { // next to a result, it is a preview
+	if address := firstText(result, "image_url", "imageUrl"); address != "" { // outside a result, it would be a preview
 		w.file(false, event.Data{Kind: event.Image, URL: address})
 	}
 }

@@ -90,7 +90,7 @@ func (r *a2aReader) take(e wire.Event) {
 	r.state(task.At("status"), result.At("final").IsTrue() || task.At("final").IsTrue())
 }
 
-// artifact reads the text of an artifact, or a further piece of it.
+// artifact records the text of an artifact; if isAppended is set, the text continues what arrived before it.
 func (r *a2aReader) artifact(v wire.Value, isAppended bool) {
 	id, text := v.TextOf("artifactId")+v.TextOf("name"), partsText(v)
 	for n := range r.artifacts {

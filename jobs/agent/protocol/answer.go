@@ -38,7 +38,7 @@ const (
 
 // Request is one question to one agent.
 type Request struct {
-	// Protocol is the name of the protocol.
+	// Protocol is the name of one of the protocols in All.
 	Protocol string
 	URL      string
 	Headers  map[string]string
@@ -91,7 +91,7 @@ type Request struct {
 }
 
 // Poll describes how to poll for the result of a job that an agent has accepted. Paths such as data.url or
-// items[0].status lead into JSON.
+// items[0].status point to values in JSON.
 type Poll struct {
 	// URLPath is the path of the status URL in the response to the question, or header:NAME.
 	URLPath         string `json:"url_path" doc:"Path of the job's status address in the response, such as data.url, or header:NAME for a response header"`
@@ -137,8 +137,8 @@ type Answer struct {
 	Latency                 time.Duration
 	// Finish is why the answer ended, as reported by the agent.
 	Finish Finish
-	// FirstToken is when the first piece of a streamed answer arrived, not counting its reasoning; zero means
-	// that the answer was not streamed.
+	// FirstToken is the time from the call's start to the first piece of the answer's text, not of its reasoning; zero
+	// means that the answer was not streamed.
 	FirstToken time.Duration
 	Usage      Usage
 	// ConversationID is the agent's own id for the conversation from now on; empty means that it returned none.

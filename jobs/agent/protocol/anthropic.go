@@ -69,7 +69,7 @@ func (r *anthropicReader) take(e wire.Event) {
 	}
 }
 
-// setAnthropic reads a usage whose input tokens exclude those that were read from or written to a cache.
+// setAnthropic records a usage. Its input tokens exclude those read from or written to a cache, which are added.
 func (u *Usage) setAnthropic(usage wire.Value) {
 	u.set(usage, "input_tokens", "output_tokens", "")
 	if numberOf(usage, "input_tokens") == nil {

@@ -64,19 +64,20 @@ func (d *defaultReader) take(e wire.Event) {
 	}
 }
 
-// holdsOutputs recognises the node_finished of workflow engines, which have named outputs.
+// holdsOutputs reports whether v is the node_finished of a workflow engine, which has named outputs.
 func holdsOutputs(v wire.Value) bool {
 	data, _ := v.Get("data")
 	return holdsAny(v, "outputs") || holdsAny(data, "outputs")
 }
 
-// isErrorEvent recognises error, llm_error, node_error, workflow_failed and similar names.
+// isErrorEvent reports whether an event is named error, llm_error, node_error, workflow_failed or similar.
 func isErrorEvent(name string) bool {
 	return name == "error" || strings.HasSuffix(name, "_error") || strings.HasSuffix(name, "_failed")
 }
 
-// takeEnvelope reads a value that is not one of our events: an answer in a single JSON value, or the {code, msg} of a
-// failure. A value after "data:" belongs to a stream: it may be a fragment, so it never counts as an answer.
+// takeEnvelope handles a value that is not an event of this protocol: an answer in a single JSON value, or the {code,
+// msg} of a failure. A value after "data:" belongs to a stream: it may be a fragment, so it is never taken as an
+// answer.
 func (d *defaultReader) takeEnvelope(v wire.Value, isPrefixed bool) {
 	d.takeMeta(v)
 	if text, ok := envelopeText(v, 0); ok && (!isFailureCode(v) || !isOnlyData(v)) {
@@ -93,8 +94,8 @@ func (d *defaultReader) takeEnvelope(v wire.Value, isPrefixed bool) {
 	d.TooLarge = d.TooLarge || d.IsPassedOver()
 }
 
-// takeMeta reads the metadata of an event or a body: the finish reason and the usage. Both are at the top level,
-// under data, or under the output.
+// takeMeta records the finish reason and the usage in an event or a body. Both may be at the top level, under data, or
+// under the output.
 func (d *defaultReader) takeMeta(v wire.Value) {
 	for _, of := range []wire.Value{v, v.At("data"), v.At("output"), v.At("data", "output"), v.At("data", "data")} {
 		d.finishIn(of, "finish_reason")

@@ -64,7 +64,7 @@ func (r *difyChatReader) take(e wire.Event) {
 			r.replace(answer.Text)
 			r.close()
 		}
-	case "message_replace": // by moderation
+	case "message_replace": // moderation has replaced the answer
 		r.isOwn, r.hasMessage = true, true
 		r.finishAs("content_filter")
 		r.chunks = r.whole(bytesOf(v, "answer"))
@@ -100,7 +100,7 @@ func (r *difyChatReader) difyUsage(v wire.Value) {
 	r.usage.set(v.At("metadata", "usage"), "prompt_tokens", "completion_tokens", "total_tokens")
 }
 
-// failEnvelope reads a refusal: one JSON value with a code other than success.
+// failEnvelope records a failure that the agent reports as a single JSON value with a code other than success.
 func (s *strict) failEnvelope(e wire.Event) {
 	if s.body(e) && e.Value.Kind == wire.Object && isFailureCode(e.Value) {
 		s.isOwn = true
@@ -138,10 +138,10 @@ func (r *difyWorkflowReader) take(e wire.Event) {
 	}
 }
 
-// finishNode records why a node's model stopped; the last node's reason counts, because that node gave the answer.
+// finishNode records why a node's model stopped; the last node's reason wins, because that node gave the answer.
 func (s *strict) finishNode(data wire.Value) { s.finishIn(data.At("outputs"), "finish_reason") }
 
-// takeEnd reads the workflow's end: a single output is the answer; several outputs become one JSON text.
+// takeEnd handles the workflow's end: a single output is the answer; several outputs become one JSON text.
 func (r *difyWorkflowReader) takeEnd(data wire.Value) {
 	r.isOwn = true
 	r.usage.set(data, "", "", "total_tokens")

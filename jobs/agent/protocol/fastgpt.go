@@ -48,8 +48,8 @@ func (r *fastGPTReader) take(e wire.Event) {
 	}
 }
 
-// takeFlow reads the nodes of a run. Their tokens are the complete usage: the separate usage field is not based on
-// measurement.
+// takeFlow adds up the tokens of a run's nodes, which are the complete usage: FastGPT does not measure the counts in
+// its separate usage field.
 func (r *fastGPTReader) takeFlow(nodes wire.Value) {
 	flow := flowUsage{finish: func(word string) { r.finishAs(word) }}
 	flow.add(nodes, 0)

@@ -47,7 +47,7 @@ var interruptions = map[string]bool{
 // finishIn records the finish reason that v holds under a name.
 func (t *transcript) finishIn(v wire.Value, name string) { t.finishAs(v.TextOf(name)) }
 
-// finishAs records an agent's word for why its answer ended. The last word counts, but it never replaces a refusal.
+// finishAs records an agent's word for why its answer ended. A later word replaces an earlier one, but never a refusal.
 func (t *transcript) finishAs(word string) {
 	word = strings.ToLower(word)
 	if interruptions[word] {

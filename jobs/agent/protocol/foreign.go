@@ -6,9 +6,9 @@ import (
 	"wending/jobs/agent/wire"
 )
 
-// foreignProtocol names the well-known protocol that a value belongs to if that is not the default one; "" if it
-// cannot be identified. The name only serves to explain why an answer could not be read. The distinguishing marks are
-// taken from the vendors' documents, listed in agenttest/testdata/wire/README.md.
+// foreignProtocol returns the label of the well-known protocol, other than the default one, that a value belongs to; ""
+// if it cannot be identified. The label only serves to explain why an answer could not be read. The distinguishing
+// marks are taken from the vendors' documents, listed in agenttest/testdata/wire/README.md.
 func foreignProtocol(eventName string, v wire.Value) string {
 	for _, protocol := range foreignProtocols {
 		if protocol.fits(eventName, v) {

@@ -43,7 +43,7 @@ func (r *langServeReader) take(e wire.Event) {
 	}
 }
 
-// open reads the name of an event, because the end event has no data.
+// open handles the beginning of an event: the end event has no data, so only its name shows that the stream is over.
 func (r *langServeReader) open(name string) {
 	if name == "end" {
 		r.close()

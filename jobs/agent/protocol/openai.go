@@ -31,7 +31,7 @@ func (r *openAIReader) take(e wire.Event) {
 	r.takeChat(e)
 }
 
-// takeChat reads a chunk or a whole completion.
+// takeChat handles a chunk of a stream or a whole completion.
 func (r *openAIReader) takeChat(e wire.Event) {
 	v := e.Value
 	choices, hasChoices := v.Get("choices")
@@ -53,7 +53,7 @@ func (r *openAIReader) takeChat(e wire.Event) {
 	for place, choice := range choices.Items {
 		index := numberOf(choice, "index")
 		if index != nil && *index != 0 || index == nil && place != 0 {
-			continue // only the first of several answers counts
+			continue // only the first of several answers is used
 		}
 		delta := choice.At("delta")
 		r.think(reasoningOf(delta))
@@ -74,7 +74,7 @@ func (r *openAIReader) takeChat(e wire.Event) {
 	}
 }
 
-// refuse reads a piece of a refusal, which is stored as the text.
+// refuse adds a piece of a refusal to the text, because a refusal is stored as the answer's text.
 func (s *strict) refuse(piece []byte) {
 	if len(piece) > 0 {
 		s.text(piece)
@@ -82,7 +82,7 @@ func (s *strict) refuse(piece []byte) {
 	}
 }
 
-// called records that a message calls tools.
+// called records whether a message calls tools.
 func (t *transcript) called(message wire.Value) {
 	t.calledTools = t.calledTools || len(message.At("tool_calls").Items) > 0 ||
 		message.At("function_call").Kind == wire.Object

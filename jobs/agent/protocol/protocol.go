@@ -28,7 +28,7 @@ type Protocol struct {
 	path, exampleBase string
 	// paths are fragments of the protocol's usual URLs, by which it is recognised.
 	paths []string
-	// body returns the members of the request's JSON object, headers the headers of every request.
+	// body returns the members of the request's JSON object; headers are sent with every request.
 	body    func(Request) map[string]any
 	headers map[string]string
 	// keyHeader is the header for a provider's API key; empty means Authorization: Bearer.
@@ -55,7 +55,7 @@ var All = []Protocol{
 	langServe, langGraph, a2a, agUI,
 }
 
-// Of returns the protocol with a name.
+// Of returns the protocol with this name; isKnown is false if there is none.
 func Of(name string) (protocol Protocol, isKnown bool) {
 	n := slices.IndexFunc(All, func(p Protocol) bool { return p.Name == name })
 	if n < 0 {
@@ -64,7 +64,7 @@ func Of(name string) (protocol Protocol, isKnown bool) {
 	return All[n], true
 }
 
-// LabelOf returns the label of the protocol with a name; the name itself if it is unknown.
+// LabelOf returns the label of the protocol with this name, or the name itself if it is unknown.
 func LabelOf(name string) string {
 	if one, isKnown := Of(name); isKnown {
 		return one.Label
@@ -155,7 +155,7 @@ func numberOf(v wire.Value, name string) *int {
 	return &count
 }
 
-// User returns the text of the user's turn when context and question form one text.
+// User returns the user's message: the context, if there is any, and the question as one text.
 func (q Request) User() string {
 	if stringOf(q.UserContext) == "" {
 		return q.Question
@@ -228,7 +228,7 @@ func (q Request) inputs() map[string]string {
 	return inputs
 }
 
-// conversation returns the agent's own id for the conversation; for a single question, the given name.
+// conversation returns the agent's own id for the conversation; outside a conversation, it returns single.
 func (q Request) conversation(single string) string {
 	if q.IsTurn {
 		return q.ConversationID
@@ -355,7 +355,7 @@ type strict struct {
 	end string
 	// isOwn reports that a value of the protocol has arrived.
 	isOwn bool
-	// hasEnded reports that the protocol's end marker has arrived: after it, only usage counts.
+	// hasEnded reports that the protocol's end marker has arrived: pieces of text that follow it are ignored.
 	hasEnded bool
 	// final is the answer if the protocol sends one as a whole; nil means that the pieces are the answer.
 	final []byte
@@ -379,7 +379,7 @@ func (s *strict) think(piece []byte) {
 	}
 }
 
-// replace replaces the whole answer with text.
+// replace makes text the whole answer, in place of the pieces so far.
 func (s *strict) replace(text []byte) {
 	s.isOwn = true
 	if !s.hasEnded {
@@ -388,7 +388,7 @@ func (s *strict) replace(text []byte) {
 	}
 }
 
-// replaceReasoning replaces the whole reasoning with text.
+// replaceReasoning makes text the whole reasoning, in place of the pieces so far.
 func (s *strict) replaceReasoning(text []byte) {
 	if !s.hasEnded {
 		s.transcript.reasoning = s.transcript.whole(text)
@@ -408,7 +408,7 @@ func (s *strict) close() {
 	s.transcript.ended()
 }
 
-// body reports whether a value may be the whole answer in one piece; it is the answer if nothing else follows.
+// body reports whether a value may be the whole answer in one piece, which it is unless something else follows.
 func (s *strict) body(e wire.Event) bool {
 	isBody := !e.IsPrefixed && s.Values == 1
 	s.isBody = s.isBody || isBody

@@ -94,7 +94,7 @@ func (r *ragflowChatReader) repeats(answer []byte) bool {
 	return r.final != nil && before != "" && bytes.HasPrefix(answer, []byte(before))
 }
 
-// takeWhole reads a text that replaces the earlier pieces, with its reasoning enclosed in tags.
+// takeWhole handles a text that replaces the earlier pieces, and separates the reasoning enclosed in tags from it.
 func (r *ragflowChatReader) takeWhole(answer []byte) {
 	text := string(answer)
 	if thought, rest, isClosed := strings.Cut(strings.TrimPrefix(text, thinkOpen), thinkClose); isClosed &&

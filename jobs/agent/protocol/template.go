@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// place matches a placeholder, whose name has letters of any script, digits and _.
+// place matches a placeholder, whose name consists of letters of any script, digits and _.
 var place = regexp.MustCompile(`\{\{\s*([\p{L}\p{M}\p{N}_]+)\s*\}\}`)
 
 // MaxRendered is the approximate maximum length of a rendered text in bytes: a template that repeats a long value
@@ -36,7 +36,7 @@ func Render(template string, values map[string]string) string {
 	return rendered.String()
 }
 
-// places yields the placeholders of a template, each with its full text and its name.
+// places yields the indexes of each placeholder in a template: those of the whole placeholder, then those of its name.
 func places(template string) iter.Seq[[]int] {
 	return func(yield func([]int) bool) {
 		for from := 0; ; {
@@ -57,7 +57,7 @@ func places(template string) iter.Seq[[]int] {
 // maxNames is the maximum number of names read from a template.
 const maxNames = 1000
 
-// NamesIn returns the first names in a template, each once, in order of first occurrence.
+// NamesIn returns the names in a template, each once, in order of first occurrence, and at most maxNames of them.
 func NamesIn(template string) (names []string) {
 	seen := map[string]bool{}
 	for at := range places(template) {
@@ -85,7 +85,7 @@ func MissingNames(values map[string]string, templates ...string) (missing []stri
 	return missing
 }
 
-// TemplatePiece is a stretch of a template.
+// TemplatePiece is a placeholder in a template or the text between two of them.
 type TemplatePiece struct {
 	Text string
 	// Name is set if Text is a placeholder.

@@ -15,7 +15,7 @@ import (
 // MaxAgentTraceID is the maximum length of an agent's own id for a call, in characters.
 const MaxAgentTraceID = 200
 
-// traceHeaders and traceNames are where agents return their own ids for a call, in order of preference.
+// traceHeaders and traceNames are the headers and members in which agents return their own ids, in order of preference.
 var (
 	traceHeaders = []string{"X-Request-Id", "X-Trace-Id"}
 	traceNames   = []string{"log_id", "trace_id", "request_id"}

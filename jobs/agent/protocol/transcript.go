@@ -134,7 +134,7 @@ func (t *transcript) TakeText(event string, text []byte) {
 
 func (t *transcript) fail(v wire.Value) { t.failWith(failureMessage(v)) }
 
-// failWith and failAs record a failure; only the first one counts.
+// failWith and failAs record a failure, unless there was an earlier one.
 func (t *transcript) failWith(message string) { t.failAs(CodeAgent, message) }
 
 func (t *transcript) failAs(code, message string) {
@@ -202,8 +202,8 @@ func (t *transcript) fit(to, text []byte, room int) []byte {
 	return append(to, kept...)
 }
 
-// longText is the length at which a text gets its maximum capacity immediately: most texts that reach it never end,
-// and every step of growing them would leave a copy behind.
+// longText is the length in bytes from which a text gets its maximum capacity at once: most texts that get this long
+// never end, and growing them step by step would leave a copy behind each time.
 const longText = 1 << 20
 
 // cutMark ends a text that was cut because it is too large.
@@ -241,7 +241,7 @@ func (t *transcript) withoutEnd(text []byte, end string) Answer {
 	return Answer{Status: Failed, Text: text, ErrorCode: CodeIncomplete, ErrorMessage: message}
 }
 
-// unread returns the answer if no value of the protocol arrived.
+// unread returns the failure if no value of the protocol arrived.
 func (t *transcript) unread() Answer {
 	switch {
 	case t.Length() == 0:
@@ -266,7 +266,7 @@ func (t *transcript) foreign() string {
 	return label
 }
 
-// Excerpt returns the beginning of a text as one displayable line.
+// Excerpt returns the beginning of a text as valid UTF-8, for messages; it ends with … if the text is longer.
 func Excerpt(text []byte) string {
 	beginning := wire.Cut(text, wire.ExcerptBytes)
 	shown := strings.ToValidUTF8(string(bytes.TrimSpace(beginning)), "\uFFFD")

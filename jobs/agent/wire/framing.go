@@ -1,5 +1,5 @@
-// Package wire reads what agents send, as a sequence of JSON values, in any framing: server-sent events, NDJSON, a
-// single JSON value, or a mixture of them.
+// Package wire reads the responses of agents as a sequence of JSON values, in any framing: server-sent events, NDJSON,
+// a single JSON value, or a mixture of them.
 package wire
 
 import (
@@ -33,7 +33,7 @@ type Handler interface {
 	TakeText(event string, text []byte)
 }
 
-// Stream describes a source that has been read.
+// Stream reads a response; its fields describe what has been read.
 type Stream struct {
 	w       *window
 	handler Handler
@@ -57,7 +57,7 @@ func (t *Stream) Begin() []byte { return t.w.begin }
 // IsPassedOver reports that some parts of the last value were not kept.
 func (t *Stream) IsPassedOver() bool { return t.w.isPassedOver }
 
-// Parse parses a text that is one JSON value.
+// Parse parses a text that is one JSON value; ok is false if it is not.
 func Parse(text []byte) (v Value, ok bool) {
 	w := newWindow(bytes.NewReader(text))
 	w.skipSpace()
@@ -71,7 +71,7 @@ func Parse(text []byte) (v Value, ok bool) {
 	return v, !hasMore
 }
 
-// Read reads src to its end. An error comes from the transport; nil means a clean end.
+// Read reads src to its end, or until the handler or a limit stops it. An error comes from the transport.
 func (t *Stream) Read(src io.Reader, handler Handler) error {
 	t.w, t.handler = newWindow(src), handler
 	w := t.w
@@ -169,7 +169,7 @@ func (t *Stream) payload(eventName string, isPrefixed bool) {
 	}
 }
 
-// line consumes the rest of the line and returns its first bytes.
+// line consumes the rest of the line and returns its first keep bytes.
 func (t *Stream) line(keep int) []byte {
 	var kept []byte
 	for {

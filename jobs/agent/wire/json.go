@@ -48,7 +48,7 @@ const (
 	Object
 )
 
-// Value is one JSON value, valid until the next one is read. If an object repeats a key, the first one counts.
+// Value is one JSON value, valid until the next one is read. If an object repeats a key, the first one wins.
 type Value struct {
 	Kind   Kind
 	Text   []byte // for strings, the characters; for other kinds, the source text
@@ -114,7 +114,7 @@ func newWindow(src io.Reader) *window {
 	return &window{src: src, buf: make([]byte, 0, 4096), mark: -1}
 }
 
-// more makes at least one byte available at offset ahead of pos, unless the source has ended or failed.
+// more makes the byte at pos+ahead available; it returns false if the source has ended or failed before that byte.
 func (w *window) more(ahead int) bool {
 	for w.pos+ahead >= len(w.buf) {
 		if w.err != nil {
@@ -182,8 +182,8 @@ func (w *window) hasPrefix(prefix string) bool {
 	return true
 }
 
-// rewind goes back to the mark. It refuses once the text has been reread eight times over: otherwise an answer whose
-// lines each begin a value without ending it would take hours.
+// rewind goes back to the mark. It returns false once the text has been reread eight times over: otherwise an answer
+// whose lines each begin a value without ending it would take hours.
 func (w *window) rewind() bool {
 	w.reread += w.pos - w.mark
 	if w.reread > 8*w.read+1<<20 {
@@ -504,7 +504,7 @@ func (w *window) pairWith(high rune) (rune, error) {
 	return joined, nil
 }
 
-// hex4 reads the four hexadecimal digits at offset ahead, without consuming them.
+// hex4 returns the value of the four hexadecimal digits at pos+ahead, without consuming them.
 func (w *window) hex4(ahead int) (rune, error) {
 	var unit rune
 	for n := range 4 {

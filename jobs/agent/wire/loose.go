@@ -14,7 +14,7 @@ import (
 // Passage is a JSON object or list that was found in a text.
 type Passage struct {
 	Value Value
-	// From and To are where the passage begins and ends in the text.
+	// From and To are the byte offsets of the passage's beginning and end in the text.
 	From, To int
 	// IsCut reports that the text ended inside the value; Value then holds the complete part.
 	IsCut bool
@@ -39,7 +39,7 @@ func AfterThoughts(reply string) string {
 	return said
 }
 
-// Unfenced returns a reply without the fence that encloses all of it.
+// Unfenced returns a reply without the Markdown fence that encloses all of it, if there is one.
 func Unfenced(reply string) string {
 	text := strings.TrimSpace(reply)
 	if _, body, hasLines := strings.Cut(text, "\n"); hasLines && strings.HasPrefix(text, "```") {
@@ -232,7 +232,8 @@ func (r *looseReader) list(depth int) (v Value, ok bool) {
 	}
 }
 
-// isBetween reports whether a comma or the end comes next. At the end of the text the value is marked as cut.
+// isBetween reports whether a comma or the closing bracket end comes next. At the end of the text it marks the value as
+// cut.
 func (r *looseReader) isBetween(end rune) bool {
 	r.skip()
 	c := r.peek()
@@ -353,8 +354,8 @@ func (r *looseReader) hex() (value rune, ok bool) {
 	return value, true
 }
 
-// bare parses a value without quotes: a number in any digits, true, false, null or a word, which counts as a text.
-// A bare value at the very end of the text counts as cut, because more of it may have followed.
+// bare parses a value without quotes: a number in any digits, true, false, null or a word, which becomes a string. A
+// bare value at the very end of the text is marked as cut, because more of it may have followed.
 func (r *looseReader) bare() (v Value, ok bool) {
 	from := r.at
 	for r.at < len(r.text) {
