@@ -33,7 +33,7 @@ const (
 // Formats lists all formats.
 var Formats = []string{Auto, CSV, XLSX, JSONL, Promptfoo, Inspect, OpenAIEvals}
 
-// Limits of texts, in characters, and of tables, in columns that are kept as variables.
+// Limits on texts, in characters, and on the columns of a table that are kept as variables.
 const (
 	maxName      = 200
 	maxCode      = 64
@@ -217,7 +217,7 @@ func Read(ctx context.Context, content []byte, layout Layout) (*File, error) {
 	return b.file, ctx.Err()
 }
 
-// isText reports whether files of a format can be text. Inspect writes a ZIP file or JSON.
+// isText reports whether files of a format can be text. Inspect writes ZIP files or JSON.
 func isText(format string) bool { return format != XLSX }
 
 // checkText refuses text that is not UTF-8; the reader of tables does so itself, because it accepts other encodings.
@@ -256,14 +256,14 @@ type builder struct {
 	layout Layout
 	file   *File
 	sum    [sha256.Size]byte
-	// places maps the ids of questions, or their texts if they have no ids, to their indexes; variants maps names to
-	// numbers, and variables maps names to indexes.
+	// places maps the ids of questions, or their texts if they have no ids, to their indexes in File.Items; variants maps
+	// names to numbers, and variables maps names to indexes.
 	places, variants, variables map[string]int
-	// takenBy maps each run to its row; next maps each question in a variant to the highest index of its runs.
+	// takenBy maps each run to the row that it came from; next maps each question in a variant to its highest run index.
 	takenBy map[place]int
 	next    map[place]int
 	runs    int
-	// wrong are the first faults of rows; faults counts the rows that have one.
+	// wrong lists the first maxRowErrors row errors; faults is the number of all row errors.
 	wrong  []dataset.RowError
 	faults int
 	text   int
@@ -280,7 +280,7 @@ func newBuilder(content []byte, layout Layout) *builder {
 	}
 }
 
-// fail records the fault of a row; column is empty if the fault concerns the row as a whole.
+// fail records an error in a row; column is empty if the error concerns the row as a whole.
 func (b *builder) fail(row int, column, name string, args ...any) {
 	if b.faults++; len(b.wrong) < maxRowErrors {
 		b.wrong = append(b.wrong, dataset.RowError{Row: row, Column: column, Problem: name,
@@ -288,7 +288,7 @@ func (b *builder) fail(row int, column, name string, args ...any) {
 	}
 }
 
-// spend adds up the bytes of texts, and fails if there are too many in total.
+// spend adds the bytes of these texts to the file's total, and fails if the total is too large.
 func (b *builder) spend(texts ...string) error {
 	for _, text := range texts {
 		b.text += len(text)
@@ -299,8 +299,8 @@ func (b *builder) spend(texts ...string) error {
 	return nil
 }
 
-// question is what a row states about its question; values are the row's other values by name, and names lists their
-// names in order.
+// question holds the cells of a row that describe its question. values maps the names of the row's variables to their
+// values; names lists these names in order.
 type question struct {
 	id, text, standard string
 	system, context    *string
@@ -308,8 +308,8 @@ type question struct {
 	values             map[string]string
 }
 
-// item returns the index of a row's question, which the row may mention for the first time. ok is false if the row is
-// faulty; err ends the reading.
+// item returns the index of a row's question, and adds the question if the row is the first to mention it. ok is false
+// if the row is faulty; an error means that reading must stop.
 func (b *builder) item(row int, q question) (index int, ok bool, err error) {
 	key := "id " + q.id
 	if q.id == "" {
@@ -352,14 +352,14 @@ func (b *builder) item(row int, q question) (index int, ok bool, err error) {
 	return index, true, b.spend(q.id, q.text, q.standard, deref(q.system), deref(q.context))
 }
 
-// hasNUL reports whether one of a question's texts has the character NUL, which cannot be stored.
+// hasNUL reports whether one of a question's texts contains a NUL character, which cannot be stored.
 func hasNUL(q question) bool {
 	texts := append([]string{q.id, q.text, q.standard, deref(q.system), deref(q.context)}, q.names...)
 	texts = slices.AppendSeq(texts, maps.Values(q.values))
 	return slices.ContainsFunc(texts, func(text string) bool { return strings.ContainsRune(text, 0) })
 }
 
-// variable adds a variable, unless it is known already.
+// variable adds a variable to the file, unless it is known already.
 func (b *builder) variable(name string) error {
 	if _, isKnown := b.variables[name]; isKnown {
 		return nil
@@ -376,8 +376,8 @@ func (b *builder) variable(name string) error {
 	return nil
 }
 
-// variant returns the number of a variant, which a row may mention for the first time; ok is false if the row is
-// faulty.
+// variant returns the number of a variant, and adds the variant if the row is the first to mention it. ok is false if
+// the row is faulty.
 func (b *builder) variant(row int, column string, v Variant) (number int, ok bool) {
 	v.Name = strings.TrimSpace(v.Name)
 	if number, isKnown := b.variants[v.Name]; isKnown {
@@ -396,7 +396,7 @@ func (b *builder) variant(row int, column string, v Variant) (number int, ok boo
 	return len(b.file.Variants), true
 }
 
-// add adds a run of a question. An index of 0 means the next one. It returns an error only if reading must end.
+// add adds a run to a question. If the run's index is 0, it gets the next one. An error means that reading must stop.
 func (b *builder) add(row int, column string, item int, run Run) error {
 	of := place{item, run.Variant, 0}
 	if run.Index == 0 {
@@ -442,7 +442,7 @@ func (b *builder) finish() error {
 		if item.QuestionID == "" {
 			item.QuestionID = dataset.StableID(b.sum, n)
 		}
-		for seen[item.QuestionID] { // only if a file's id looks like one that was made here
+		for seen[item.QuestionID] { // only if an id in the file equals a generated one
 			item.QuestionID += "-2"
 		}
 		seen[item.QuestionID] = true

@@ -181,7 +181,7 @@ func withoutNaN(text []byte) []byte {
 	return clean
 }
 
-// sample reads one epoch of a question.
+// sample adds one epoch of a question, as a run.
 func (b *builder) sample(row int, text json.RawMessage, log inspectLog) error {
 	var one inspectSample
 	if !b.decode(row, text, &one) {
@@ -207,7 +207,7 @@ func (b *builder) sample(row int, text json.RawMessage, log inspectLog) error {
 	return b.add(row, "epoch", index, run)
 }
 
-// run returns the run of a sample.
+// run converts a sample to a run, which has failed if the sample has an error or no answer.
 func (s inspectSample) run() Run {
 	run := Run{Status: Succeeded, InputTokens: count(s.Output.Usage.Input), OutputTokens: count(s.Output.Usage.Output),
 		TotalTokens: count(s.Output.Usage.Total), ReasoningTokens: count(s.Output.Usage.Reasoning),

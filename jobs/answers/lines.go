@@ -38,7 +38,7 @@ func eachObject(ctx context.Context, content []byte, yield func(line int, text j
 	return nil
 }
 
-// member is a member of a JSON object.
+// member is a name in a JSON object, with its value.
 type member struct {
 	name  string
 	value json.RawMessage
@@ -91,7 +91,7 @@ func (b *builder) readLines(ctx context.Context, content []byte) error {
 	})
 }
 
-// ofReport lists the members of a report's lines that state nothing about the question or its answers.
+// ofReport lists the members of a report's lines that are skipped: they say nothing about the question or its answers.
 var ofReport = []string{"number", "level", "agreement", "similarity", "distinct", "letters", "novelty", "facts_differ",
 	"facts", "expected_facts", "variants", "reviews", "created_at", "series", "turn"}
 
@@ -133,7 +133,7 @@ func (b *builder) line(line int, members []member) error {
 	return b.row(h, line, cells)
 }
 
-// reportLine reads a question with a list of its runs.
+// reportLine adds a question with a list of its runs.
 func (b *builder) reportLine(line int, names, cells []string, runs, variants json.RawMessage) error {
 	q, f := question{values: map[string]string{}}, fields{}
 	for n, name := range names {
@@ -163,7 +163,7 @@ func (b *builder) reportLine(line int, names, cells []string, runs, variants jso
 	return nil
 }
 
-// titlesOf returns the names of a line's variants by number.
+// titlesOf maps the numbers of a line's variants to their names.
 func titlesOf(variants json.RawMessage) map[string]string {
 	var list []struct {
 		Number json.Number `json:"number"`
@@ -213,17 +213,17 @@ func (b *builder) reportRun(line, index int, text json.RawMessage, titles map[st
 	return b.add(line, columnRun, index, run)
 }
 
-// decode reads a JSON value of a tool's file into a struct. Members of other types than expected stay empty.
+// decode reads a JSON value of a tool's file into a struct. Members of an unexpected type stay empty.
 func decode(text json.RawMessage, into any) { _ = json.Unmarshal(text, into) }
 
-// isMistyped reports whether reading JSON only failed because members have other types than expected. The remaining
-// members were read.
+// isMistyped reports whether decoding JSON failed only because some members have an unexpected type. The other members
+// have been read.
 func isMistyped(err error) bool {
 	mistyped := (*json.UnmarshalTypeError)(nil)
 	return errors.As(err, &mistyped)
 }
 
-// decode is like the function decode, for a row; it records the fault of a row that is not an object.
+// decode is like the function decode, but it records an error and returns false if the row is not a JSON object.
 func (b *builder) decode(row int, text json.RawMessage, into any) bool {
 	if err := json.Unmarshal(text, into); err != nil && !isMistyped(err) || len(text) == 0 || text[0] != '{' {
 		b.fail(row, "", "answers_result")

@@ -13,7 +13,7 @@ type openAILine struct {
 	SampleID json.RawMessage `json:"sample_id"`
 	Data     openAIEvent     `json:"data"`
 	At       string          `json:"created_at"`
-	// Item is the input of an output item, ItemID its number.
+	// Item or, if that is absent, Plain is the input of an output item; ItemID is its number.
 	Item   json.RawMessage `json:"datasource_item"`
 	Plain  json.RawMessage `json:"item"`
 	ItemID json.Number     `json:"datasource_item_id"`
@@ -53,7 +53,7 @@ func (u openAIUsage) fill(run *Run) {
 	run.TotalTokens = count(u.Total)
 }
 
-// openAILog collects what the events of a log state about each sample.
+// openAILog combines the events of a log, which are spread over its lines, by sample.
 type openAILog struct {
 	*builder
 	model    string
@@ -104,7 +104,7 @@ func (l *openAILog) line(line int, one openAILine) error {
 	return nil
 }
 
-// sampling reads an event that records a call to the model, with its prompt and the sampled answer.
+// sampling adds a run for an event that records a call to the model, with its prompt and the sampled answer.
 func (l *openAILog) sampling(line int, sample string, one openAILine) error {
 	text, system := questionOf(one.Data.Prompt)
 	index, ok, err := l.keyed(line, sample, question{id: sample, text: text, system: system})
@@ -116,7 +116,7 @@ func (l *openAILog) sampling(line int, sample string, one openAILine) error {
 	one.Data.Usage.fill(&run)
 	var list []json.RawMessage
 	answer := textOf(one.Data.Sampled)
-	if json.Unmarshal(one.Data.Sampled, &list) == nil && len(list) > 0 { // only the first of several answers counts
+	if json.Unmarshal(one.Data.Sampled, &list) == nil && len(list) > 0 { // only the first of several answers is used
 		answer = textOf(list[0])
 	}
 	run.Answer = &answer
@@ -131,7 +131,7 @@ func (l *openAILog) sampling(line int, sample string, one openAILine) error {
 	return l.add(line, "", index, run)
 }
 
-// outputItem reads an output item of hosted evals.
+// outputItem adds the run in an output item of hosted evals.
 func (l *openAILog) outputItem(line int, one openAILine) error {
 	source := one.Item
 	if len(source) == 0 {
@@ -190,7 +190,7 @@ func (s openAISample) answer() string {
 	return strings.Join(texts, "\n")
 }
 
-// errorText returns the message of an error; empty for none.
+// errorText returns the message of an error; empty if there is none.
 func errorText(value json.RawMessage) string {
 	var one struct {
 		Code    string `json:"code"`
@@ -225,7 +225,8 @@ type chatMessage struct {
 	Content json.RawMessage `json:"content"`
 }
 
-// questionOf returns the question, which is the text itself or the user's last message, and the system message.
+// questionOf returns the question in an input, which is a text or a list of messages, and the system message. In a
+// list, the question is the user's last message.
 func questionOf(input json.RawMessage) (text string, system *string) {
 	var messages []chatMessage
 	if json.Unmarshal(input, &messages) != nil || len(messages) == 0 {

@@ -99,7 +99,7 @@ func (b *builder) readPromptfoo(ctx context.Context, content []byte) error {
 	return nil
 }
 
-// promptfoo reads one result.
+// promptfoo adds the run of one result.
 func (b *builder) promptfoo(row int, one promptfooResult, hasPrompts bool) error {
 	var test promptfooTest
 	decode(one.TestCase, &test)
@@ -121,7 +121,7 @@ func (b *builder) promptfoo(row int, one promptfooResult, hasPrompts bool) error
 	return b.add(row, "", index, run)
 }
 
-// run returns the run of a result. A failed assertion does not make the run a failure.
+// run converts a result to a run. A failed assertion does not make the run a failure.
 func (r promptfooResult) run() Run {
 	run := Run{Status: Succeeded, FinishReason: finish(r.Response.FinishReason), LatencyMS: count(r.LatencyMS),
 		InputTokens: count(r.Response.TokenUsage.Prompt), OutputTokens: count(r.Response.TokenUsage.Completion),
@@ -195,7 +195,7 @@ func testKey(r promptfooResult) string {
 	return string(key)
 }
 
-// providerOf returns the name of a provider.
+// providerOf returns the label of a provider or, if it has none, its id.
 func providerOf(value json.RawMessage) string {
 	var named struct {
 		ID    string `json:"id"`
@@ -248,7 +248,7 @@ func count(number json.Number) *int {
 	return whole(number.String())
 }
 
-// finishes maps the finish reasons that other tools report to Wending's.
+// finishes maps other tools' finish reasons to Wending's.
 var finishes = map[string]string{"stop": "stop", "end_turn": "stop", "stop_sequence": "stop", "length": "length",
 	"max_tokens": "length", "model_length": "length", "content_filter": "content_filter", "refusal": "refusal",
 	"tool_calls": "tool_calls", "tool_use": "tool_calls", "function_call": "tool_calls"}

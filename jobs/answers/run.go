@@ -12,15 +12,15 @@ import (
 // stopped is the status, in reports of this product, of a run that never took place.
 const stopped = "STOPPED"
 
-// statuses maps the texts that a file may have for the status of a run, in upper case.
+// statuses maps the words for a run's status that a file may use, in upper case, to the status.
 var statuses = map[string]Status{
 	"SUCCEEDED": Succeeded, "SUCCESS": Succeeded, "OK": Succeeded,
 	"FAILED": Failed, "ERROR": Failed, "FAILURE": Failed,
 	"TIMEOUT": TimedOut, "TIMEOUT_ERROR": TimedOut,
 }
 
-// run reads the fields of a run. prefix is the beginning of the columns' names. isThere is false for a run that never
-// took place; ok is false if the row is faulty.
+// run reads the fields of a run. prefix, such as run_2_, precedes the column names in errors. isThere is false for a
+// run that never took place; ok is false if the row is faulty.
 func (b *builder) run(row int, prefix string, f fields) (run Run, isThere, ok bool) {
 	status := strings.ToUpper(clean(f[columnStatus]))
 	answer := f[columnAnswer]
@@ -48,7 +48,7 @@ func (b *builder) run(row int, prefix string, f fields) (run Run, isThere, ok bo
 	return run, true, b.numbers(row, prefix, f, &run) && b.texts(row, prefix, &run)
 }
 
-// texts checks the error code and the message of a run, and completes them.
+// texts checks and completes the error code and the message of a run; it returns false if the row is faulty.
 func (b *builder) texts(row int, prefix string, run *Run) bool {
 	switch {
 	case utf8.RuneCountInString(run.ErrorCode) > maxCode || hasControl(run.ErrorCode):
@@ -75,7 +75,7 @@ func (r *Run) complete() {
 	}
 }
 
-// numbers reads the numbers and the time of a run.
+// numbers reads the numbers and the time of a run; it returns false if the row is faulty.
 func (b *builder) numbers(row int, prefix string, f fields, run *Run) bool {
 	for _, one := range []struct {
 		name string
@@ -109,7 +109,7 @@ func (b *builder) numbers(row int, prefix string, f fields, run *Run) bool {
 // maxNumber is the maximum number of tokens, and the maximum latency in milliseconds (eleven days).
 const maxNumber = 1_000_000_000
 
-// whole reads a number that is not negative, rounded; nil if the text is not one, or too large.
+// whole returns the non-negative number in a text, rounded; nil if there is none, or if it exceeds maxNumber.
 func whole(text string) *int {
 	number, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(number >= 0 && number <= maxNumber) {
@@ -121,7 +121,7 @@ func whole(text string) *int {
 
 var decimalAmount = regexp.MustCompile(`^[0-9]{1,12}(\.[0-9]{1,20})?$`)
 
-// amount reads an amount of money as a decimal number; nil if the text is not one.
+// amount returns an amount of money as a decimal number without an exponent; nil if the text is not an amount.
 func amount(text string) *string {
 	if decimalAmount.MatchString(text) {
 		return &text
@@ -137,10 +137,10 @@ func amount(text string) *string {
 	return &plain
 }
 
-// beijing is the time zone of times without one.
+// beijing is the time zone assumed for times that name none.
 var beijing = time.FixedZone("", 8*60*60)
 
-// moment reads a time; nil if the text is not one between 1970 and 9999.
+// moment returns the time in a text; nil if the text is not a time in the years 1970 to 9998.
 func moment(text string) *time.Time {
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999",
 		"2006-01-02 15:04:05.999999999Z07:00", "2006-01-02 15:04:05.999999999", "2006-01-02 15:04", "2006/1/2 15:04:05",

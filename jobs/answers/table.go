@@ -50,8 +50,8 @@ var (
 		columnCompleted}
 )
 
-// ofOthers maps other names of columns, some of them from reports of this product, to the names above. Columns of
-// reports that state nothing about a question or an answer are mapped to an empty name.
+// ofOthers maps alternative column names, some of them from reports of this product, to the names above. Report columns
+// that say nothing about a question or an answer are mapped to an empty name.
 var ofOthers = map[string]string{
 	"response_body": columnAnswer, "output": columnAnswer, "run_index": columnRun, "total_tokens": columnTokens,
 	"_system_prompt": dataset.ColumnSystem, "_user_context": dataset.ColumnContext, "_variant": columnVariant,
@@ -65,13 +65,13 @@ const (
 	columnReportTarget = "_target"
 )
 
-// ofOneRun recognises the columns of a table with a row for each question: run_2_response_body.
+// ofOneRun matches the columns of a table with a row for each question, such as run_2_response_body.
 var ofOneRun = regexp.MustCompile(`^run_([0-9]{1,3})_(.+)$`)
 
 // variablePrefix is the prefix of the columns of variables in reports of this product.
 const variablePrefix = "var_"
 
-// column is a column of a table.
+// column is a column of a table and how its cells are read.
 type column struct {
 	// name is its name as written, role one of the names above; a variable has no role.
 	name, role string
@@ -80,7 +80,7 @@ type column struct {
 	isVariable bool
 }
 
-// header is the header of a table.
+// header is a table's header row, interpreted.
 type header struct {
 	columns []column
 	// isWide means that a row has all runs of a question; runs are their indexes.
@@ -136,7 +136,7 @@ func (b *builder) newHeader(cells []string) (h header, err error) {
 	return h, refused
 }
 
-// mapped returns the roles of columns that the layout maps, by their names in lower case.
+// mapped maps the column names in the layout, in lower case, to their roles.
 func (b *builder) mapped() map[string]string {
 	roles := map[string]string{}
 	for role, name := range b.layout.Columns {
@@ -147,7 +147,7 @@ func (b *builder) mapped() map[string]string {
 	return roles
 }
 
-// column returns the meaning of a column.
+// column determines how a column is read. name is its name as written, folded the name in lower case.
 func (h *header) column(name, folded string, mapped map[string]string) column {
 	role := mapped[folded]
 	isReplaced := slices.Contains(slices.Collect(maps.Values(mapped)), folded)
@@ -178,7 +178,7 @@ func (h *header) column(name, folded string, mapped map[string]string) column {
 	return column{name: strings.TrimPrefix(name, variablePrefix), isVariable: true}
 }
 
-// described returns the column's role, under the name that people read.
+// described returns the column's role for Column.Role: in reports, the prompt and the target together are the variant.
 func (c column) described() string {
 	switch {
 	case c.isVariable:
@@ -228,7 +228,7 @@ func (b *builder) isHeader(cells []string) bool {
 	return err == nil
 }
 
-// row reads a row of a table.
+// row adds a row of a table.
 func (b *builder) row(h header, number int, cells []string) error {
 	isFilled := func(cell string) bool { return clean(cell) != "" }
 	hasNUL := func(cell string) bool { return strings.ContainsRune(cell, 0) }
@@ -280,7 +280,7 @@ func (b *builder) split(h header, cells []string) (q question, whole fields, run
 	return q, whole, runs
 }
 
-// wide reads a row with all runs of a question.
+// wide adds a row with all runs of a question.
 func (b *builder) wide(h header, number, index int, whole fields, runs map[int]fields) error {
 	variant, ok := b.variant(number, columnVariant, variantOf(whole))
 	if !ok {
@@ -321,7 +321,7 @@ func (q *question) read(f fields) {
 	q.system, q.context = given(f[dataset.ColumnSystem]), given(f[dataset.ColumnContext])
 }
 
-// given returns nil for a blank text.
+// given returns a pointer to a text; nil if the text is blank.
 func given(text string) *string {
 	if clean(text) == "" {
 		return nil
@@ -333,7 +333,7 @@ func given(text string) *string {
 func variantOf(f fields) Variant {
 	v := Variant{Name: clean(f[columnVariant]), Currency: clean(f[columnCurrency])}
 	prompt, target := clean(f[columnReportPrompt]), clean(f[columnReportTarget])
-	switch { // a report has the variant's number and the parts of its name
+	switch { // reports split the variant's name into these columns
 	case prompt != "" && target != "":
 		v.Name = prompt + " × " + target
 	case prompt+target != "":
@@ -342,7 +342,7 @@ func variantOf(f fields) Variant {
 	return v
 }
 
-// long reads a row with one run.
+// long adds a row with one run.
 func (b *builder) long(number, index int, f fields) error {
 	variant, ok := b.variant(number, columnVariant, variantOf(f))
 	if !ok {
