@@ -110,7 +110,7 @@ type item struct {
 	Series         *string     `json:"series"`
 	Turn           *int        `json:"turn"`
 	Variables      list[value] `json:"variables"`
-	// PlannedRuns are the question's numbers of runs by variant; absent if all have the task's runs_per_item.
+	// PlannedRuns lists the number of runs of the question in each variant; absent if all have the task's runs_per_item.
 	PlannedRuns list[plannedRuns] `json:"planned_runs,omitempty"`
 	Meaning     *grouped          `json:"meaning,omitempty"`
 	Corrections list[corrected]   `json:"corrections,omitempty"`
@@ -123,7 +123,7 @@ type grouped struct {
 	IsDefault bool                `json:"is_default"`
 }
 
-// groupedAnswer is an answer, named by its key in hexadecimal digits, and its group, from 0.
+// groupedAnswer assigns an answer, identified by its key in hexadecimal, to a group. Groups count from 0.
 type groupedAnswer struct {
 	Key      string `json:"key"`
 	Group    int    `json:"group"`
@@ -139,15 +139,15 @@ type corrected struct {
 	Answers   list[correctedAnswer] `json:"answers"`
 }
 
-// correctedAnswer is an answer, named by its key in hexadecimal digits, with its group, from 0. Answers with equal
-// Content differ at most in format.
+// correctedAnswer assigns an answer, identified by its key in hexadecimal, to a group. Groups count from 0. Answers
+// with equal Content differ at most in format.
 type correctedAnswer struct {
 	Key     string `json:"key"`
 	Group   int    `json:"group"`
 	Content int    `json:"content"`
 }
 
-// The types of members of lists that consist of texts or numbers.
+// The elements of lists of texts or numbers. Each is a type of its own, which can name its list (see listed).
 type (
 	variable string
 	// plannedRuns is the number of runs planned for one variant.
@@ -291,7 +291,7 @@ func correctedOf(said []meaning.Correction) (all list[corrected]) {
 	return all
 }
 
-// plannedOf returns an item's numbers of runs by variant; nil if all have the task's runs_per_item.
+// plannedOf returns the number of an item's runs in each variant; nil if all have the task's runs_per_item.
 func plannedOf(task db.Task, planned db.Planned, itemID int64) (runs list[plannedRuns]) {
 	hasOther := false
 	for _, variant := range task.Variants {

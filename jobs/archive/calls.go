@@ -23,21 +23,21 @@ import (
 	"wending/jobs/dataset"
 )
 
-// Limits of the events, tools, files and samples of an archive, in addition to the limits of its parts.
+// Limits on the events, tools, files and samples of an archive, in addition to the limits on its parts.
 const (
 	// maxEventsOfLine is the maximum number of events in a line. maxEventsOfRun and maxBytesOfRun limit the number of a
 	// run's events and the size of their texts, because pages read all events of a run at once.
 	maxEventsOfLine = 10_000
 	maxEventsOfRun  = 50_000
 	maxBytesOfRun   = 40 << 20
-	// bytesOfLine is approximately how many bytes of text a line has when it is written.
+	// bytesOfLine is the number of bytes of text after which a new line is begun when an archive is written.
 	bytesOfLine    = 2 << 20
 	maxEvent       = 24 << 20
 	maxToolsOfRun  = 1000
 	maxAssetsOfRun = 2000
-	// maxName limits names in events and of tools, in characters.
+	// maxName limits names: in events in bytes, in tool calls in characters.
 	maxName = 2000
-	// maxRaw leaves room for the escapes that events are stored with.
+	// maxRaw is a limit in bytes that leaves room for the escape sequences in stored events.
 	maxRaw    = 8 * event.MaxRaw
 	maxURL    = 16 << 10
 	maxSample = 1000
@@ -185,7 +185,7 @@ func (a *Archiver) writeAsset(ctx context.Context, key, name string, files *memb
 	return err == nil, err
 }
 
-// eachLine calls yield with the lines of an optional part.
+// eachLine calls yield with each line of a part, if the archive has the part.
 func (r *reader) eachLine(name string, maxLine int, yield func(line []byte) error) error {
 	if !r.has(name) {
 		return nil
@@ -206,7 +206,7 @@ func (r *reader) eachLine(name string, maxLine int, yield func(line []byte) erro
 	}
 }
 
-// calls reads what the calls of a task's runs reported, after the runs have been read.
+// calls reads the events and the tool calls of a task's runs, after the runs themselves have been read.
 type calls struct {
 	runs *runs
 	// events and tools read their parts; nil means that the archive has none.
@@ -253,7 +253,7 @@ func (c *calls) enter(check *checker, place upkeep.RunPlace) {
 	c.place, c.last, c.count, c.size = place, 0, 0, 0
 }
 
-// nextPart returns the next events of a run, and nil after the last ones.
+// nextPart returns the next events of a run and their packed size in bytes; nil after the last ones.
 func (c *calls) nextPart() (*upkeep.ArchivedPart, int, error) {
 	if c.events == nil {
 		return nil, 0, nil
@@ -333,7 +333,7 @@ func (c *checker) progress(member string, percent *float64) {
 	}
 }
 
-// nextTool returns the next tool call, and nil after the last one.
+// nextTool returns the next tool call and the length of its line in bytes; nil after the last one.
 func (c *calls) nextTool() (*upkeep.ArchivedTool, int, error) {
 	if c.tools == nil {
 		return nil, 0, nil
@@ -366,7 +366,7 @@ func (c *calls) nextTool() (*upkeep.ArchivedTool, int, error) {
 	return &one, len(text), c.tools.at(check.err())
 }
 
-// assetID returns the id that a file of the archive gets: its original id may already be in use in this installation.
+// assetID returns a new id for a file of the archive: its original id may already be in use in this installation.
 func (r *runs) assetID(id uuid.UUID) uuid.UUID { return uuid.NewSHA1(r.task.Task.ID, id[:]) }
 
 // assetOfLine is a file with its line in the list of files.
@@ -389,7 +389,7 @@ func (r *runs) filesOf(assets []assetOfLine) ([]upkeep.ArchivedAsset, error) {
 	return all, nil
 }
 
-// assets reads the list of files, and stores their copies. The caller removes them if the task is not stored.
+// assets reads the list of files, and stores their copies. The caller removes the copies if the task is not stored.
 func (a *Archiver) assets(ctx context.Context, r *reader, of *runs) (all []assetOfLine, err error) {
 	copies := copies{keeper: a.keeper(), reader: r, kept: map[string]engine.AssetCopy{}}
 	seen, ofRun := map[uuid.UUID]bool{}, map[upkeep.RunPlace]int{}
@@ -458,12 +458,13 @@ func (a *Archiver) keeper() courier.Keeper {
 	return courier.Keeper{Files: a.Files, MaxBytes: a.MaxFile, Log: a.Log}
 }
 
-// copies stores the copies of an archive, each once.
+// copies stores the copies of files in an archive, each only once. kept maps the names of their parts to what was
+// stored.
 type copies struct {
 	keeper courier.Keeper
 	reader *reader
 	kept   map[string]engine.AssetCopy
-	// drawing is how long storing with thumbnails has taken.
+	// drawing is the CPU time that storing the copies and making thumbnails has taken.
 	drawing time.Duration
 }
 

@@ -121,7 +121,7 @@ func (c *checker) require(is bool, member, want string, arguments ...any) {
 	c.wrong = valueError(member, want, arguments...)
 }
 
-// accept records the fault of a member that is a field of tasks; nil means that there is none.
+// accept records the error that package tasks found in a member; nil means that it found none.
 func (c *checker) accept(member string, wrong *tasks.InvalidError) {
 	switch {
 	case wrong == nil:
@@ -268,7 +268,7 @@ func (l *list[T]) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// listOf joins texts into a list.
+// listOf converts texts to a list.
 func listOf[T interface {
 	~string
 	listed
@@ -280,7 +280,7 @@ func listOf[T interface {
 	return all
 }
 
-// textsOf returns a list's texts.
+// textsOf converts a list to texts.
 func textsOf[T interface {
 	~string
 	listed
@@ -362,8 +362,7 @@ func checkNames(text []byte) error {
 	return nil
 }
 
-// stringEnd returns the position of a string's closing quote in a valid JSON text; the opening quote was just
-// before text.
+// stringEnd returns the position of a string's closing quote in a valid JSON text that begins after its opening quote.
 func stringEnd(text []byte) int {
 	for end := 0; ; end++ {
 		end += bytes.IndexByte(text[end:], '"')
@@ -427,7 +426,7 @@ func explain(err error) *Error {
 	return valueError(member, wantJSON)
 }
 
-// shorten returns the beginning of a text for a message.
+// shorten returns the first 80 characters of a text, without control characters, for a message.
 func shorten(text string) string {
 	runes := []rune(strings.ToValidUTF8(text, "\uFFFD"))
 	return strings.Map(func(r rune) rune {

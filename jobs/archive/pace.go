@@ -2,5 +2,5 @@
 
 package archive
 
-// pace is the factor by which this build slows down reading, in CPU time.
+// pace multiplies the CPU time that reading an archive may take; it is greater in builds with the race detector.
 const pace = 1

@@ -2,6 +2,5 @@
 
 package archive
 
-// pace is the factor by which this build slows down reading, in CPU time: the race detector checks every memory
-// access.
+// pace multiplies the CPU time that reading an archive may take: the race detector checks every memory access.
 const pace = 10

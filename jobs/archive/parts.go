@@ -45,12 +45,12 @@ type manifest struct {
 	Format     int       `json:"format"`
 	Version    string    `json:"version"`
 	ExportedAt time.Time `json:"exported_at"`
-	// Parts are the SHA-256 hashes of all other parts, in hexadecimal, by name.
+	// Parts maps the names of all other parts to their SHA-256 hashes in hexadecimal.
 	Parts hashes `json:"parts,omitempty"`
 }
 
-// hashes are the hashes of at most maxParts parts by name: a list of millions of short names would take many times its
-// size in memory.
+// hashes maps the names of at most maxParts parts to their hashes: a list of millions of short names would take many
+// times its size in memory.
 type hashes map[string]string
 
 // UnmarshalJSON implements json.Unmarshaler.

@@ -31,7 +31,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// Limits of values that forms do not limit. Texts are in characters.
+// Limits on values that forms do not limit. Texts are measured in characters.
 const (
 	maxInt         = math.MaxInt32
 	maxTokens      = 1_000_000_000
@@ -141,7 +141,7 @@ func (a *Archiver) storeFiles(ctx context.Context, r *reader, runs *runs, h head
 		err = a.storeDataset(ctx, r, h, id, func() error { return store(assets) })
 	}
 	if err != nil {
-		// If the reply to the commit was lost, the task exists, and needs its files.
+		// If only the reply to the commit was lost, the task exists and needs its files.
 		after := context.WithoutCancel(ctx)
 		if _, lookup := a.Store.Task(after, db.AllProjects(), id); errors.Is(lookup, db.ErrNotFound) {
 			err = errors.Join(err, a.keeper().Drop(after, id))
@@ -168,7 +168,7 @@ func (a *Archiver) storeDataset(ctx context.Context, r *reader, h header, id uui
 	return a.Tasks.ImportFile(ctx, id, h.Extension, bytes.NewReader(content), int64(len(content)), store)
 }
 
-// unpacked returns the declared unpacked size in bytes of the parts that are stored; if that is wrong, reading
+// unpacked returns the declared unpacked size in bytes of the parts that are stored; if a declaration is false, reading
 // fails later.
 func (r *reader) unpacked(isOld bool) (size int64) {
 	for name, all := range r.files {
@@ -276,7 +276,7 @@ func (h header) addTargets(c *checker, task *db.Task) {
 	c.require(h.MeaningTarget == nil || isJudge(task.Judges, *h.MeaningTarget), "meaning_target", wantKnown)
 }
 
-// isJudge reports whether a number is the number of a judge.
+// isJudge reports whether one of the judges has this number.
 func isJudge(judges []db.Target, number int) bool {
 	return slices.ContainsFunc(judges, func(judge db.Target) bool { return judge.Number == number })
 }
@@ -394,7 +394,7 @@ func (c *checker) checkConfig(ctx context.Context, member string, isJudge bool, 
 	c.require(len(one.Config) > 0 && !hasNUL(one.Config), member, wantJSON)
 }
 
-// items reads the questions of a task.
+// items reads the questions of a task. said maps their ids to people's groupings of their answers.
 func (r *reader) items(h header) (items []db.NewItem, said map[string][]meaning.Correction, err error) {
 	l, err := r.lines(itemsName, maxItems, maxItem)
 	if err != nil {
@@ -535,7 +535,7 @@ func (g *grouped) check(c *checker) {
 	c.require(len(g.Notes) <= max(1, len(g.Answers)), "meaning.notes", wantCount, "Want", len(g.Answers))
 }
 
-// keyBytes is the length of an answer's key.
+// keyBytes is the length of an answer's key in bytes; in archives the key is written in hexadecimal.
 const keyBytes = 16
 
 func (c *checker) key(member, key string) {
@@ -583,8 +583,7 @@ func (i *item) stored() db.NewItem {
 // runs reads the runs of a task.
 type runs struct {
 	*lines
-	// places maps the ids of the task's questions to their indexes; isThere marks the runs already read, by question,
-	// variant and run index.
+	// places maps the ids of the task's questions to their indexes; isThere marks the runs already read (see indexOf).
 	places     map[string]int
 	isThere    []bool
 	task       db.NewTask
@@ -604,7 +603,7 @@ func (r *reader) runs(n db.NewTask) (*runs, error) {
 	return all, nil
 }
 
-// next returns the next run with the size of its line, and nil after the last run.
+// next returns the next run with the length of its line in bytes, and nil after the last run.
 func (r *runs) next() (*upkeep.ArchivedRun, int, error) {
 	text, err := r.lines.next()
 	if err != nil || text == nil {
@@ -635,14 +634,14 @@ func (r *runs) indexOf(one upkeep.RunPlace) int {
 	return (r.places[one.QuestionID]*len(r.task.Task.Variants)+one.Variant-1)*tasks.MaxRuns + one.RunIndex - 1
 }
 
-// checkRead checks that a run has been read.
+// checkRead checks that a run has been read before.
 func (r *runs) checkRead(c *checker, one upkeep.RunPlace) {
 	if r.checkKnown(c, one); c.wrong == nil {
 		c.require(r.isThere[r.indexOf(one)], "run_index", wantKnown)
 	}
 }
 
-// checkKnown checks that the task may have a run of a question, variant and run index.
+// checkKnown checks that the task has this question and variant, and that run_index is among their planned runs.
 func (r *runs) checkKnown(c *checker, one upkeep.RunPlace) {
 	place, isKnown := r.places[one.QuestionID]
 	c.require(isKnown, "question_id", wantKnown)

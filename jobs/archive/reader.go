@@ -16,11 +16,11 @@ import (
 	"wending/jobs/dataset"
 )
 
-// Limits of reading an archive, in addition to the limits of forms and datasets. Bytes are counted after unpacking.
+// Limits on reading an archive, in addition to the limits on forms and datasets. Bytes are counted after unpacking.
 const (
 	// maxDirectory is the maximum size in bytes of the ZIP file's list of files.
 	maxDirectory = 8 << 20
-	// maxParts limits the parts of an archive, maxManifest the list of them with their hashes.
+	// maxParts limits the number of parts of an archive, maxManifest the size of the manifest, which lists their hashes.
 	maxParts    = 50_000
 	maxManifest = 24 << 20
 	maxHeader   = 32 << 20
@@ -36,7 +36,7 @@ const (
 	// maxFiles is the maximum total size of the files that agents produced: the same as for a whole archive, so that
 	// nothing is gained by compressing them.
 	maxFiles = 1 << 30
-	// maxTime is how much CPU time reading may take; for every bytesPerSecond bytes, another second is allowed.
+	// maxTime is the CPU time that reading may take; for every bytesPerSecond bytes that are read, a second is added.
 	maxTime        = pace * 2 * time.Second
 	bytesPerSecond = 16 << 20 / pace
 )
@@ -67,7 +67,7 @@ func newReader(ctx context.Context, file io.ReaderAt, size int64) (*reader, erro
 	return &reader{ctx: ctx, zip: files, files: byName, began: dataset.ProcessorTime()}, nil
 }
 
-// boundedReader fails when more bytes are read than are left.
+// boundedReader fails once more than left bytes have been read.
 type boundedReader struct {
 	io.ReaderAt
 	left int64
@@ -144,7 +144,7 @@ func (r *reader) object(name string, most int64, into any) (content []byte, err 
 	}
 	defer file.Close() //nolint:errcheck // only read
 	var all bytes.Buffer
-	all.Grow(int(min(r.files[name][0].UncompressedSize64, uint64(most))) + bytes.MinRead) // what it declares may be wrong
+	all.Grow(int(min(r.files[name][0].UncompressedSize64, uint64(most))) + bytes.MinRead) // the declared size may be wrong
 	if _, err := all.ReadFrom(file); err != nil {
 		return nil, err
 	}
@@ -179,7 +179,7 @@ func lineOf(content []byte, member string) int {
 	return 1 + bytes.Count(content[:at], []byte("\n"))
 }
 
-// isAt moves a decoder within an object or a list to the value at a step of the path, and reports whether it exists.
+// isAt moves a decoder within an object or a list to the value that step names, and reports whether there is one.
 func isAt(decoder *json.Decoder, opening json.Token, step string) bool {
 	for place := 1; decoder.More(); place++ {
 		name := strconv.Itoa(place)
@@ -244,7 +244,7 @@ func (l *lines) next() ([]byte, error) {
 	return l.scanner.Bytes(), nil
 }
 
-// at adds the line number to an *Error.
+// at adds the file's name and the line number to an *Error.
 func (l *lines) at(err error) error {
 	wrong := (*Error)(nil)
 	if errors.As(err, &wrong) {
