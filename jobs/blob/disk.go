@@ -193,7 +193,7 @@ type Usage struct {
 	Folders map[string]int64
 }
 
-// Usage measures the files.
+// Usage measures all files in the store, including unfinished ones.
 func (d *Disk) Usage(ctx context.Context) (usage Usage, err error) {
 	usage.Folders = map[string]int64{}
 	err = filepath.WalkDir(d.dir, func(path string, entry fs.DirEntry, err error) error {

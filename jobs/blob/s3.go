@@ -22,10 +22,10 @@ type s3 struct {
 	bucket, prefix string
 }
 
-// partSize is the size of the parts in which a large file is sent, and so the memory that one upload needs.
+// partSize is the size in bytes of the parts in which a large file is uploaded, and so the memory that an upload needs.
 const partSize = 8 << 20
 
-// newS3 reads s3://bucket/prefix?endpoint=…&region=…; the default endpoint is Amazon's.
+// newS3 returns the store at s3://bucket/prefix?endpoint=…&region=…; the default endpoint is Amazon's.
 func newS3(u *url.URL, given Credentials) (*s3, error) {
 	query := u.Query()
 	endpoint, region := query.Get("endpoint"), query.Get("region")

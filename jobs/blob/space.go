@@ -12,16 +12,16 @@ import (
 // for the system.
 type Space struct{ Free, Total uint64 }
 
-// The percentages of used space from which a disk counts as full, and as nearly full. A large disk has much space
-// left at 95%, so a full disk must also have less than fullBelow free.
+// The percentages of used space from which a disk is regarded as full, and as nearly full. A large disk has much space
+// left at 95%, so a full disk must also have less than fullBelow bytes free.
 const (
 	FullPercent       = 95
 	NearlyFullPercent = 90
 	fullBelow         = 10 << 30
 )
 
-// SpaceOf returns the space on the disk that has the least free space of all the disks with one of the folders.
-// Folders that do not exist are left out.
+// SpaceOf returns the space on the disk of the given folders; if they are on several disks, on the one with the least
+// free space. Folders that do not exist are left out.
 func SpaceOf(folders ...string) (least Space, err error) {
 	for _, folder := range folders {
 		var disk unix.Statfs_t
@@ -39,7 +39,7 @@ func SpaceOf(folders ...string) (least Space, err error) {
 	return least, nil
 }
 
-// Percent returns the used part, rounded down; 0 if the disk was not measured.
+// Percent returns the percentage of space that is used, rounded down; 0 if the disk was not measured.
 func (s Space) Percent() int {
 	if s.Total == 0 {
 		return 0
@@ -47,7 +47,7 @@ func (s Space) Percent() int {
 	return int(float64(s.Total-s.Free) / float64(s.Total) * 100)
 }
 
-// IsFull reports whether nothing more may be begun, so that what is running can end.
+// IsFull reports whether nothing new may be started, because what is running needs the rest of the disk.
 func (s Space) IsFull() bool { return s.Percent() >= FullPercent && s.Free < fullBelow }
 
 // IsNearlyFull reports whether the disk will be full soon; it is false once the disk is full.

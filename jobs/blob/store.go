@@ -21,14 +21,14 @@ type Store interface {
 	// Delete removes a file, or all files whose keys begin with the key and a slash. It is not an error if no
 	// such file exists.
 	Delete(ctx context.Context, key string) error
-	// Walk calls take for every file, in any order, until it returns an error.
+	// Walk calls take for every file, in any order, until take returns an error.
 	Walk(ctx context.Context, take func(Entry) error) error
 }
 
 // ErrNotFound means that no file has the key.
 var ErrNotFound = errors.New("no such file")
 
-// Entry is a stored file, or several under one key.
+// Entry is a stored file. In the result of Disk.List, it may also be a folder.
 type Entry struct {
 	Key      string
 	StoredAt time.Time
@@ -36,7 +36,7 @@ type Entry struct {
 	Size int64
 }
 
-// Credentials are the credentials of an S3 service.
+// Credentials are a key pair for an S3 service.
 type Credentials struct{ AccessKeyID, SecretAccessKey string }
 
 // Open returns the store at an address: file:///folder, or s3://bucket/prefix?endpoint=https://host:port&region=name.
@@ -59,8 +59,7 @@ func Open(address string, credentials Credentials) (Store, error) {
 	return nil, fmt.Errorf("the scheme %q is neither file nor s3", u.Scheme)
 }
 
-// Addresses returns the host:port of the service at a store's address, if it names one with a port: public services
-// have the default port.
+// Addresses returns the host:port of a store's S3 service; nil if its endpoint has no port, as with public services.
 func Addresses(address string) []string {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "s3" {

@@ -18,13 +18,14 @@ import (
 	"wending/jobs/blob"
 )
 
-// Credentials are the credentials of every server that Start starts.
+// Credentials are accepted by every server that Start starts.
 var Credentials = blob.Credentials{AccessKeyID: "wending-test", SecretAccessKey: "secret-of-the-test"}
 
-// Bucket is the bucket that each server has.
+// Bucket is the name of the only bucket of each server.
 const Bucket = "files"
 
-// Start starts a server that stops when the test ends, and returns its address. make tools installs the program.
+// Start starts a server that stops when the test ends, and returns its address. The program must have been installed
+// with make tools.
 func Start(t testing.TB) (endpoint string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -72,7 +73,7 @@ func program(t testing.TB) string {
 	return found[len(found)-1]
 }
 
-// Open returns a store in a server's bucket, below a prefix.
+// Open returns a store that keeps its files in the server's bucket, under a prefix.
 func Open(t testing.TB, endpoint, prefix string) blob.Store {
 	t.Helper()
 	store, err := blob.Open("s3://"+Bucket+"/"+prefix+"?region=us-east-1&endpoint="+url.QueryEscape(endpoint), Credentials)
