@@ -18,7 +18,7 @@ import (
 	"wending/jobs/blob"
 )
 
-// The files of a backup; all others are below the name of a folder.
+// The names of files in a backup. All other files are in the folders that Backup.Folders names.
 const (
 	BackupManifestName = "manifest.json"
 	BackupDumpName     = "database.dump"
@@ -37,12 +37,12 @@ type BackupManifest struct {
 	HasKey bool `json:"has_key"`
 }
 
-// Backup is the installation that backups are made of.
+// Backup describes the installation that is backed up.
 type Backup struct {
 	Version string
 	// KeyFile is the file of the generated key; it may be missing. Empty means that the key is kept elsewhere.
 	KeyFile string
-	// Folders are the folders with files, by their names in the backup.
+	// Folders maps the names of folders in the backup to the folders on disk whose files they hold.
 	Folders map[string]string
 	// Dump writes the database.
 	Dump func(context.Context, io.Writer) error
@@ -140,7 +140,7 @@ func (p *packer) compress(level int) (err error) {
 	return err
 }
 
-// meter reports how much was written.
+// meter is a writer that reports to of.Progress how many bytes have been written.
 type meter struct {
 	w     io.Writer
 	part  string

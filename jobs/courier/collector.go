@@ -25,7 +25,7 @@ type Collector struct {
 	Files  blob.Store
 	Client *Fetcher
 	Sealer *secret.Sealer
-	// MaxBytes is the maximum size of a file.
+	// MaxBytes is the maximum size of a file in bytes; larger files are not stored.
 	MaxBytes int64
 	// IsOwner reports that this process decides which file store belongs to the installation; other processes only
 	// copy files if their store is the same.
@@ -33,16 +33,17 @@ type Collector struct {
 	Log     *slog.Logger
 }
 
-// places is how many files a process copies at once.
+// places is the maximum number of files that a process copies at once.
 const places = 16
 
-// lookEvery is how often a process looks for files to copy.
+// lookEvery is the interval at which a process looks for files to copy.
 const lookEvery = 500 * time.Millisecond
 
 // copyFor is the maximum duration of copying one file.
 const copyFor = 10 * time.Minute
 
-// attempts is how often a download is tried; the waits between attempts grow from seconds to half an hour.
+// attempts is the maximum number of times that a download is tried; the waits between attempts grow from seconds to
+// half an hour.
 const attempts = 8
 
 // Run copies the files that are due until ctx ends.
@@ -127,7 +128,7 @@ func (c *Collector) take(ctx context.Context, claimed engine.ClaimedAsset) {
 	}
 }
 
-// retryAfter returns how long to wait after a failed attempt.
+// retryAfter returns how long to wait after a failed attempt; attempt counts from 1.
 func retryAfter(attempt int) time.Duration {
 	retry := backoff.NewExponentialBackOff()
 	retry.InitialInterval, retry.Multiplier, retry.MaxInterval = 2*time.Second, 4, 30*time.Minute
@@ -187,7 +188,7 @@ type Sweeper struct {
 	Log  *slog.Logger
 }
 
-// orphanAge is the minimum age of an unreferenced file before it is removed: a younger one may still be in use.
+// orphanAge is the age from which an unreferenced file is removed: a younger one may still be in use.
 const orphanAge = time.Hour
 
 // Sweep removes previews whose retention time has passed, removes files that no asset refers to, and records which
@@ -205,7 +206,7 @@ func (s Sweeper) Sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	known := map[uuid.UUID]map[string]bool{} // the keys of each task that have not been found yet
+	known := map[uuid.UUID]map[string]bool{} // the keys of each task that have not been found in the store yet
 	for _, id := range stored {
 		if known[id], err = assets.Keys(ctx, id); err != nil {
 			return err

@@ -51,7 +51,7 @@ func markStore(ctx context.Context, store *db.Store, files blob.Store, isOwner b
 	return string(found) == mark, err
 }
 
-// folderOf returns the folder of a task's files.
+// folderOf returns the first part of the keys of a task's files.
 func folderOf(taskID uuid.UUID) string { return taskID.String() }
 
 // taskOf returns the task to which the file with a key belongs.
@@ -158,7 +158,7 @@ func (c *Collector) keeper() Keeper { return Keeper{c.Files, c.MaxBytes, c.Log} 
 // Keeper stores files that agents produced. It is safe for concurrent use.
 type Keeper struct {
 	Files blob.Store
-	// MaxBytes is the maximum size of a file.
+	// MaxBytes is the maximum size of a file in bytes; Keep refuses larger files.
 	MaxBytes int64
 	Log      *slog.Logger
 }
@@ -167,8 +167,8 @@ func (k Keeper) tooLarge() error {
 	return final("file.large", strconv.FormatInt(k.MaxBytes>>20, 10))
 }
 
-// Keep stores a file that another installation copied, and identifies its type by its content. number distinguishes the
-// files of a task that are stored in this way. IsRefused reports errors that are the file's fault.
+// Keep stores a file that another installation copied. It identifies the file's type by its content. number must differ
+// between the files of a task that are stored in this way. IsRefused reports errors that are the file's fault.
 func (k Keeper) Keep(ctx context.Context, a engine.Asset, number int, content io.Reader,
 	withThumbnail bool) (copied engine.AssetCopy, err error) {
 	spool, err := blob.Unnamed("")
@@ -206,7 +206,7 @@ func (k Keeper) Drop(ctx context.Context, taskID uuid.UUID) error {
 	return k.Files.Delete(ctx, folderOf(taskID))
 }
 
-// NotArchived returns the reason why a file has no copy if the archive that lists it contains none.
+// NotArchived returns the reason that is stored for a file if the archive that lists it does not contain it.
 func NotArchived() string { return reason.Because("file.archive") }
 
 // IsRefused reports whether an error means that a file can never be stored, so that another attempt would be useless.

@@ -35,7 +35,7 @@ const (
 	perChannel = 2
 )
 
-// tidyEvery is how often old deliveries are removed.
+// tidyEvery is the interval at which old deliveries are removed.
 const tidyEvery = time.Hour
 
 // Run sends the deliveries that are due until ctx ends.
@@ -52,7 +52,7 @@ func (c *Courier) Run(ctx context.Context) {
 	}.Run(ctx)
 }
 
-// deliver makes one attempt.
+// deliver makes one attempt to send a message, and records its outcome.
 func (c *Courier) deliver(ctx context.Context, delivery outbox.Delivery) {
 	sent, err := c.attempt(ctx, delivery)
 	if ctx.Err() != nil { // the claim expires without further action
@@ -105,7 +105,7 @@ func (c *Courier) attempt(ctx context.Context, delivery outbox.Delivery) (sent n
 	return c.Sender.Send(ctx, to, delivery.MessageID, delivery.Body), nil
 }
 
-// pushFor limits the time that one round spends on one launch's results.
+// pushFor is the maximum time that one round spends on one launch's results.
 const pushFor = 500 * time.Millisecond
 
 // Announcer does the work that one process does for all processes, once a second: it announces the progress of
@@ -115,7 +115,7 @@ type Announcer struct {
 	tidiedAt, progressAt time.Time
 }
 
-// progressEvery is how often progress is checked.
+// progressEvery is the interval at which progress is announced.
 const progressEvery = 5 * time.Second
 
 // Round performs one round of the announcer's work.

@@ -14,7 +14,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// Fetcher fetches files through its own Guard. It is safe for concurrent use.
+// Fetcher downloads files through its own Guard. It is safe for concurrent use.
 type Fetcher struct{ http *http.Client }
 
 // maxRedirects is how many redirects Fetch follows, each through the guard. Fetch decides which headers to pass on.
@@ -125,7 +125,7 @@ func redirectOf(response *http.Response) (address string, isRedirect bool) {
 	return "", false
 }
 
-// receive writes a response's body.
+// receive writes a response's body, of at most limit bytes, and returns its size in bytes.
 func receive(response *http.Response, limit int64, to io.Writer) (size int64, err error) {
 	switch status := response.StatusCode; {
 	case status == http.StatusOK:

@@ -24,7 +24,7 @@ type BackupKeeper struct {
 	// Place is where backups are kept, and Keep how many of them.
 	Place blob.Store
 	Keep  int
-	// Next returns the first planned time after a time.
+	// Next returns the first planned time after the given one.
 	Next func(time.Time) time.Time
 	Log  *slog.Logger
 }
@@ -109,7 +109,7 @@ func (k BackupKeeper) make(ctx context.Context) (name string, size int64, err er
 	return name, size, nil
 }
 
-// check reads a stored backup as a whole.
+// check reads a stored backup as a whole, and fails if it is damaged or lacks files.
 func (k BackupKeeper) check(ctx context.Context, name string, written BackupContent) error {
 	stored, err := k.Place.Open(ctx, name)
 	if err != nil {
@@ -126,7 +126,7 @@ func (k BackupKeeper) check(ctx context.Context, name string, written BackupCont
 // backupName matches the names of scheduled backups. Other files in the same place are never removed.
 var backupName = regexp.MustCompile(`^wending-\d{8}T\d{6}Z\.tar\.gz$`)
 
-// removeOld removes all but the newest backups, and returns how many it removed.
+// removeOld removes all but the newest k.Keep backups, and returns how many it removed.
 func (k BackupKeeper) removeOld(ctx context.Context) (removed int, err error) {
 	var names []string
 	err = k.Place.Walk(ctx, func(one blob.Entry) error {

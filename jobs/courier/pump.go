@@ -10,11 +10,11 @@ import (
 // Pump processes one kind of work that falls due in the database: it polls at regular intervals, and processes up to
 // Places pieces at once. All fields must be set.
 type Pump[T any] struct {
-	// Places is how many pieces are processed at once.
+	// Places is the maximum number of pieces that are processed at once.
 	Places int
-	// Every is how often Claim is called while places are free.
+	// Every is the interval at which Claim is called while places are free.
 	Every time.Duration
-	// Claim claims up to free pieces that are due; working are the pieces that are being processed.
+	// Claim claims pieces that are due, at most as many as there are free places; working lists the pieces in progress.
 	Claim func(ctx context.Context, free int, working []T) ([]T, error)
 	// Failed is called with an error of Claim, which is retried at the next regular call.
 	Failed func(ctx context.Context, err error)

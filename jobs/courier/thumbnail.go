@@ -50,7 +50,7 @@ func (i impatient) Read(p []byte) (int, error) {
 	return i.Reader.Read(p[:min(len(p), 4<<10)])
 }
 
-// Thumbnail returns a JPEG of a PNG, JPEG, GIF (its first frame) or WebP; transparent parts become white.
+// Thumbnail returns a small JPEG of a PNG, JPEG, GIF (its first frame) or WebP; transparent parts become white.
 func Thumbnail(ctx context.Context, picture io.ReadSeeker) ([]byte, error) {
 	config, format, err := image.DecodeConfig(picture)
 	if err != nil {

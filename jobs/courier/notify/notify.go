@@ -12,7 +12,7 @@ import (
 	"wending/jobs/export"
 )
 
-// Kind is the kind of service behind a channel.
+// Kind is the type of service behind a channel, which determines the format of messages.
 type Kind string
 
 // The kinds of channels. Slack covers everything that accepts Slack's incoming webhooks, such as Mattermost.
@@ -25,13 +25,13 @@ const (
 	Email    Kind = "email"
 )
 
-// Kinds lists all kinds in the order of forms.
+// Kinds lists all kinds in the order in which forms offer them.
 var Kinds = []Kind{Webhook, DingTalk, Feishu, WeCom, Slack, Email}
 
 // TakesSecret reports whether messages of the kind can be signed.
 func (k Kind) TakesSecret() bool { return k == Webhook || k == DingTalk || k == Feishu }
 
-// Tone is whether a message is good or bad news.
+// Tone says whether a message is good or bad news.
 type Tone string
 
 // The tones of a message.
@@ -44,11 +44,11 @@ const (
 // Fact is a line of a message.
 type Fact struct {
 	Name, Value string
-	// Links are words of the value, in order, that link to what they count.
+	// Links are the parts of Value that become links, in the order in which they occur there.
 	Links []Link
 }
 
-// Link is a text with an address.
+// Link is a part of a text and the address that it links to.
 type Link struct{ Text, Address string }
 
 // Message is a message to a channel, in the channel's language.
@@ -60,7 +60,7 @@ type Message struct {
 	Title string
 	Tone  Tone
 	Facts []Fact
-	// Worse lists what got worse, one sentence each without a name, under the heading WorseTitle.
+	// Worse lists what got worse, one sentence per fact and without names, under the heading WorseTitle.
 	WorseTitle string
 	Worse      []Fact
 	// Link is the address of the report; empty if PUBLIC_URL is not set. LinkText is the text of the link.
@@ -123,7 +123,7 @@ type letter struct {
 	Text    string `json:"text"`
 }
 
-// format defines how a program writes lists and links.
+// format defines how a channel's messages write lists and links.
 type format struct {
 	bullet string
 	escape func(string) string
@@ -184,7 +184,7 @@ func (f format) value(fact Fact) string {
 	return text.String() + f.words(rest)
 }
 
-// words escapes a part of a line, preserving the spaces at its ends.
+// words escapes a part of a line; spaces at its beginning and end are preserved.
 func (f format) words(part string) string {
 	if strings.TrimSpace(part) == "" {
 		return part

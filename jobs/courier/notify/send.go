@@ -32,7 +32,7 @@ type Target struct {
 	Secret string
 }
 
-// Outcome is the outcome of an attempt.
+// Outcome describes how an attempt to send a message ended.
 type Outcome struct {
 	// Status is the HTTP status of the response, 0 if there was none.
 	Status int
@@ -269,7 +269,7 @@ func excerpt(answer []byte) string {
 	return text
 }
 
-// leastSecret is the minimum length of a part of an address for which redact looks.
+// leastSecret is the minimum length in bytes of a part of an address that redact removes.
 const leastSecret = 8
 
 // redact removes a target's secrets from a text.
