@@ -27,7 +27,7 @@ type asking struct {
 	conversationID string
 	// traceID is the id of the trace to which all calls for the question belong.
 	traceID string
-	// attempts are the failed attempts.
+	// attempts are the failed attempts at the current question.
 	attempts db.FailedAttempts
 	// isUnstreamed reports that the target refused to stream, so that the following call does not count as a retry.
 	isUnstreamed bool
@@ -117,7 +117,7 @@ func failedAttempt(unit *claimed, answer protocol.Answer, started time.Time) db.
 	return one
 }
 
-// tellEnd records how an attempt ended.
+// tellEnd records in an event how an attempt ended.
 func (a *asking) tellEnd(unit *claimed, answer protocol.Answer) {
 	if answer.Status == protocol.Succeeded {
 		a.notes.Emit(event.TaskCompleted, event.Data{Code: string(answer.Status), Attempt: unit.attempt})

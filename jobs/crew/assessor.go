@@ -16,7 +16,7 @@ const assessEvery = 200 * time.Millisecond
 // assessor assesses questions once the last of their runs is recorded. Questions that it leaves out are assessed
 // when the launch is finished.
 type assessor struct {
-	// assess assesses the questions that have all their runs.
+	// assess stores assessments of those questions that have all their runs, and ignores the others.
 	assess  func(ctx context.Context, itemIDs []int64) error
 	ctx     context.Context
 	contain func(doing string, work func()) (panicked bool)

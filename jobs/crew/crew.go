@@ -75,13 +75,13 @@ func New(config Config) *Crews {
 	return &Crews{config: config, active: map[uuid.UUID]*crew{}}
 }
 
-// watchEvery is how often a crew checks the launch's state.
+// watchEvery is the interval at which a crew checks the launch's state.
 const watchEvery = 300 * time.Millisecond
 
 // Launch is a launch that lanes can work on.
 type Launch struct {
 	db.Call
-	// Targets are the opened targets, by number.
+	// Targets maps target numbers to targets whose secrets have been decrypted.
 	Targets map[int]tasks.Target
 	// Rules judge the answers as they arrive, Judges rate them in separate calls.
 	Rules  tasks.Rules
@@ -195,7 +195,7 @@ func Contain(log *slog.Logger, report func(error), doing string, work func() err
 	return work()
 }
 
-// contain reports whether work panicked.
+// contain is like the function Contain, but only reports whether work panicked.
 func (c *crew) contain(doing string, work func()) (panicked bool) {
 	return Contain(c.Log, c.Report, doing, func() error { work(); return nil }) != nil
 }
@@ -255,7 +255,7 @@ func (c *crew) isLeaving() bool {
 	}
 }
 
-// pause waits; it returns false if the worker has begun to shut down.
+// pause waits for the given time; it returns false early if the worker begins to shut down.
 func (c *crew) pause(wait time.Duration) bool {
 	if wait <= 0 {
 		return !c.isLeaving()

@@ -19,7 +19,7 @@ type grouping struct {
 	// refusal is the outcome of all calls if the answers must not be sent; nil if they may be.
 	refusal *protocol.Answer
 	replies []evaluate.Reply
-	// result sums up the calls; its keys are the keys of the answers.
+	// result accumulates the outcome of the calls; its keys are the keys of the answers.
 	result engine.Grouping
 	said   said
 }
@@ -48,7 +48,7 @@ func (g *grouping) prepare(c *crew, unit *claimed) (may, isParked bool) {
 	return true, false
 }
 
-// call requests the groups; the second call has the answers in reverse order.
+// call asks the model for groups; the second call lists the answers in reverse order.
 func (g *grouping) call(ctx context.Context, c *crew, unit *claimed) protocol.Answer {
 	if g.refusal != nil {
 		return *g.refusal
@@ -57,7 +57,7 @@ func (g *grouping) call(ctx context.Context, c *crew, unit *claimed) protocol.An
 	return c.send(ctx, c.Models, callsGrouper, unit, request)
 }
 
-// end reads a model's reply. It returns the final groups, or parks the unit if a second call is needed.
+// end evaluates a model's reply. It returns the final groups, or parks the unit if a second call is needed.
 func (g *grouping) end(c *crew, unit *claimed, answer protocol.Answer) (result *engine.Result, isParked bool) {
 	isAgain := g.result.Calls > 0
 	g.result.Calls++

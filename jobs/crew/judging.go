@@ -13,7 +13,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// plain is an errand whose calls are not recorded as events and do not stream.
+// plain is embedded in errands whose calls are not recorded as events and do not stream.
 type plain struct{}
 
 func (plain) cut(*crew, *claimed)                                               {}
@@ -33,7 +33,7 @@ type judging struct {
 	// votes are the readable votes, asked is how many votes were requested.
 	votes []evaluate.Vote
 	asked int
-	// result sums up the calls.
+	// result accumulates the outcome of the calls.
 	result engine.Judgement
 	said   said
 }
@@ -57,7 +57,7 @@ func (j *judging) prepare(c *crew, unit *claimed) (may, isParked bool) {
 	return true, false
 }
 
-// call requests a vote.
+// call asks the judge for a vote.
 func (j *judging) call(ctx context.Context, c *crew, unit *claimed) protocol.Answer {
 	if j.refusal != nil {
 		return *j.refusal
@@ -85,7 +85,7 @@ func (s *said) add(answer protocol.Answer) {
 
 func (s *said) text() string { return strings.ToValidUTF8(s.all.String(), "\uFFFD") }
 
-// end reads a judge's reply. It returns the verdict once all votes are in; until then it parks the unit.
+// end evaluates a judge's reply. It returns the verdict once all votes are in; until then it parks the unit.
 func (j *judging) end(c *crew, unit *claimed, answer protocol.Answer) (result *engine.Result, isParked bool) {
 	j.asked++
 	j.result.Attempts += unit.attempt
@@ -125,7 +125,7 @@ func (j *judging) end(c *crew, unit *claimed, answer protocol.Answer) (result *e
 	return &engine.Result{Unit: unit.Unit, Judgement: &j.result}, false
 }
 
-// addTokens adds two numbers of tokens, each of which may be unknown.
+// addTokens adds a number of tokens to a sum. nil means unknown; an unknown number leaves the sum unchanged.
 func addTokens(sum **int, tokens *int) {
 	if tokens == nil {
 		return

@@ -18,7 +18,7 @@ type End int
 
 // The reasons why lanes stop.
 const (
-	// NothingLeft means that the lane found no more units: Reconcile adds lanes when there are units again.
+	// NothingLeft means that the lane found no more units; reconcile adds lanes when there are units again.
 	NothingLeft End = iota
 	// Leaving means that the worker is shutting down, and others should continue the launch.
 	Leaving
@@ -26,7 +26,7 @@ const (
 	MadeRoom
 )
 
-// Lane is one of the lanes of a launch that this worker was given. The caller must call Work.
+// Lane is a lane of a launch that was given to this worker. The caller of Enter must call Work, which leaves the lane.
 type Lane struct {
 	id    uuid.UUID
 	crews *Crews
@@ -73,11 +73,11 @@ func (c *crew) work(lane uuid.UUID) (End, error) {
 		got := c.supply.next()
 		switch {
 		case got.err != nil:
-			return NothingLeft, got.err // Reconcile will add a lane
+			return NothingLeft, got.err // reconcile will add a lane
 		case got.retryAfter > 0:
 			yielded, err := engine.NewLanes(c.Store).Yield(c.calls, lane, c.LaunchID)
 			if err != nil || yielded || got.retryAfter > shift {
-				return NothingLeft, err // Reconcile will add a lane when a slot is near
+				return NothingLeft, err // reconcile will add a lane when a slot is near
 			}
 			c.pause(got.retryAfter)
 		case got.unit == nil:

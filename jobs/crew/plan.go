@@ -11,7 +11,8 @@ const (
 	// drainedFor is how long claims skip a target after one of them found no units left. Units that are requeued
 	// later, because a worker died, get new lanes.
 	drainedFor = time.Second
-	// besideOthers is the longest time that a lane waits for a rate-limit slot while other targets could use the lane.
+	// besideOthers is the maximum time for which a lane waits for a rate-limit slot while other targets could use the
+	// lane.
 	besideOthers = 50 * time.Millisecond
 	// leastPace is the minimum duration of a call that is assumed when lanes are allocated.
 	leastPace = time.Millisecond
@@ -26,7 +27,7 @@ type line struct {
 	drainedAt time.Time
 	// claimedAt is when a claim last returned units for the target.
 	claimedAt time.Time
-	// blockedUntil is when a claim may find the next rate-limit slot.
+	// blockedUntil is when the next rate-limit slot may be free, if the last claim found none.
 	blockedUntil time.Time
 	// ready counts the claimed units that wait for a lane, parked those that wait for another attempt.
 	ready, parked int
@@ -74,11 +75,11 @@ func (l *line) pace() time.Duration {
 	return pace
 }
 
-// plan divides a claim of at most count units among the targets, for the given number of lanes, some of which are
-// waiting. The shorter a target's calls, the more lanes it gets: a target that is slow or hangs must not hold up the
-// others. Until one of its calls has ended, a target gets at most a sixteenth of the lanes, and all such targets
-// together at most a quarter. The target from which units were claimed longest ago comes first, so that targets that
-// share a rate limit take turns.
+// plan divides a claim of at most count units among the targets. lanes is the number of lanes, and waiting how many of
+// them wait for a unit. The shorter a target's calls, the more lanes it gets: a target that is slow or hangs must not
+// hold up the others. Until one of its calls has ended, a target gets at most a sixteenth of the lanes, and all such
+// targets together at most a quarter. The target from which units were claimed longest ago comes first, so that targets
+// that share a rate limit take turns.
 func plan(lines []*line, count, waiting, lanes int) []db.Want {
 	var open []*line
 	left := 0 // the number of targets that may have more units

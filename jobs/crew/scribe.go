@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// flushEvery is how often events are stored.
+	// flushEvery is the interval at which events are stored.
 	flushEvery = time.Second
 	// atOnce and bytesAtOnce limit what one transaction stores: the number of calls, and the bytes of their events.
 	atOnce      = 500
@@ -187,7 +187,7 @@ type Call struct {
 	// tools are the tool calls so far; changed marks those with changes that are not stored yet.
 	tools   []engine.Tool
 	changed map[int]bool
-	// progress is the last stored progress.
+	// progress is the last stored progress in per cent; nil means that none is stored.
 	progress *int
 	// assets are the files and previews that the agent has reported, paths are their names and the names of earlier
 	// turns' files; assetsStored is how many of the assets are stored.

@@ -26,7 +26,7 @@ type supply struct {
 	lanes   *atomic.Int64
 	leaving <-chan struct{}
 	contain func(doing string, work func()) (panicked bool)
-	wake    chan struct{} // the feeder may have something to do
+	wake    chan struct{} // tells feed that it may have something to do
 
 	mu sync.Mutex
 	// lines are the launch's targets, in the order of their numbers.
@@ -35,7 +35,8 @@ type supply struct {
 	// parked are units that wait for another attempt, without a lane.
 	parked  []claimed
 	waiting []chan supplied
-	// claimTime and callTime are running means.
+	// claimTime and callTime are running means of the time that a claim takes and of the time that a unit spends in a
+	// lane.
 	claimTime, callTime time.Duration
 }
 
@@ -127,7 +128,7 @@ func (s *supply) takeLocked() *claimed {
 	return &unit
 }
 
-// end records that a unit returned by next has left its lane, and how long it was there.
+// end records that a unit returned by next has left its lane. took is the time that it spent there.
 func (s *supply) end(unit claimed, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,7 +206,7 @@ func (s *supply) aheadLocked() int {
 	return min(4*lanes, int(math.Round(8*float64(lanes)*float64(s.claimTime)/float64(s.callTime))))
 }
 
-// errInternal dismisses lanes after a panic; Reconcile adds new ones.
+// errInternal dismisses lanes after a panic; reconcile adds new ones.
 var errInternal = errors.New("internal error while claiming units")
 
 // feed claims units for waiting lanes until done is closed. By then no lane waits, because the last one has left.
@@ -342,7 +343,7 @@ func (s *supply) dismiss(answer supplied) {
 	s.dismissLocked(0, answer)
 }
 
-// dismissLocked sends answer to the lanes that have waited longest, until no more lanes are waiting than the parameter
+// dismissLocked sends answer to waiting lanes, longest wait first, until no more lanes are waiting than the parameter
 // but allows.
 func (s *supply) dismissLocked(but int, answer supplied) {
 	for len(s.waiting) > but {
@@ -388,7 +389,8 @@ func (s *supply) maxUnrecorded() int {
 	return 2
 }
 
-// mean moves a running mean towards a new value.
+// mean returns the running mean after a new value, which has a weight of one eighth. A mean of 0 means that there was
+// no value before.
 func mean(old, value time.Duration) time.Duration {
 	if old == 0 {
 		return value

@@ -39,8 +39,8 @@ func (a *asking) readTurn(c *crew, unit *claimed) (may, isParked bool) {
 // reference matches a reference in a text to a file of an earlier turn: {{asset:path}}.
 var reference = regexp.MustCompile(`\{\{\s*asset:([^{}]+?)\s*\}\}`)
 
-// refer replaces the paths of files that earlier turns produced with their addresses, which lead to the agent or, for
-// inline files, to this site. Paths of missing files are left unchanged.
+// refer replaces references to files of earlier turns with the files' addresses, which point to the agent or, for
+// inline files, to this site. References to missing files are left unchanged.
 func (c *crew) refer(ctx context.Context, unit *claimed, request *protocol.Request) {
 	texts := []*string{&request.Question}
 	for _, text := range []*string{request.SystemPrompt, request.UserContext} {
@@ -48,7 +48,7 @@ func (c *crew) refer(ctx context.Context, unit *claimed, request *protocol.Reque
 			texts = append(texts, text)
 		}
 	}
-	for n := range request.History { // earlier turns are sent as they were asked
+	for n := range request.History { // questions of earlier turns may contain references, too
 		texts = append(texts, &request.History[n].Content)
 	}
 	if !slices.ContainsFunc(texts, func(text *string) bool { return reference.MatchString(*text) }) {
