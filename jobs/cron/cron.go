@@ -21,7 +21,7 @@ var (
 
 // FieldError is an ErrExpression caused by one field.
 type FieldError struct {
-	// Field is one of Fields, Value its value.
+	// Field is one of Fields, Value its text in the expression.
 	Field, Value string
 }
 
@@ -44,16 +44,16 @@ type Plan struct {
 
 var parser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
 
-// macros are the names that stand for expressions.
+// macros maps the names that may be used instead of an expression to the expressions that they stand for.
 var macros = map[string]string{
 	"@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *", "@weekly": "0 0 * * 0",
 	"@daily": "0 0 * * *", "@midnight": "0 0 * * *",
 	"@hourly": "0 * * * *",
 }
 
-// Parse reads an expression – minute, hour, day of the month, month, day of the week, or a name such as @daily
-// – and a time zone. For an invalid expression it returns ErrExpression, or a *FieldError if one of the five
-// fields is invalid.
+// Parse parses an expression in a time zone. The expression has five fields (minute, hour, day of the month, month, day
+// of the week) or is a name such as @daily. For an invalid expression, Parse returns ErrExpression, or a *FieldError if
+// one of the five fields is invalid.
 func Parse(expression, timezone string) (Plan, error) {
 	if named, isMacro := macros[strings.ToLower(strings.TrimSpace(expression))]; isMacro {
 		expression = named
@@ -109,7 +109,7 @@ func withSunday(field string) string {
 	return strings.Join(parts, ",")
 }
 
-// steps lists every step-th day from first to 7; unreadable input is returned unchanged.
+// steps lists every step-th day from first to 7, with 0 for 7; it returns part if first or step is not a number.
 func steps(first, step, part string) string {
 	day, err := strconv.Atoi(first)
 	by, wrong := strconv.Atoi(step)
@@ -229,7 +229,7 @@ func (p Plan) hasNeighbouringDays() bool {
 	}
 }
 
-// Missed counts the plan's times after one time, up to and including another. It stops counting at the given maximum.
+// Missed counts the plan's times between after (exclusive) and upTo (inclusive). It stops at the maximum most.
 func (p Plan) Missed(after, upTo time.Time, most int) (count int) {
 	for next := p.Next(after); !next.IsZero() && !next.After(upTo) && count < most; next = p.Next(next) {
 		count++
@@ -247,7 +247,7 @@ func (p Plan) Shape() Shape {
 		named(p.fields.Month, 1, 12), named(p.fields.Dow, 0, 6)}
 }
 
-// star is set in the parser's result for * and */n.
+// star is the bit that the parser sets for * and */n.
 const star = 1 << 63
 
 func named(bits uint64, least, most int) (values []int) {
