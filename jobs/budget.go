@@ -25,7 +25,7 @@ type Budget struct {
 	next time.Time
 }
 
-// share limits the time spent adding up costs to about 1/share of all time.
+// share limits the time spent adding up costs: the pause after it is share times as long.
 const share = 20
 
 // Watch stores the spending of launches that have ended, stops active launches that have reached a ceiling, and sets
@@ -58,8 +58,8 @@ func (k *Budget) Admits(ctx context.Context, launchID uuid.UUID) (bool, error) {
 	return err == nil && !isReached, err
 }
 
-// keep sets the allowances of launches, stops the launches that have reached a ceiling, and returns the stopped
-// ones.
+// keep sets the allowances of launches, stops the launches that have reached a ceiling, and returns these ceilings,
+// keyed by launch.
 func (k *Budget) keep(ctx context.Context) (map[uuid.UUID]engine.Standing, error) {
 	stopped, verdict, err := engine.NewSpending(k.Store).Keep(ctx, k.Month, Allow)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"wending/jobs/agent/protocol"
 )
 
-// Metrics are the metrics that a worker reports to Prometheus.
+// Metrics holds the Prometheus metrics of a worker.
 type Metrics struct {
 	calls       *prometheus.CounterVec
 	latency     *prometheus.HistogramVec
@@ -43,7 +43,7 @@ func NewMetrics(registry prometheus.Registerer, queue *Queue) *Metrics {
 	return m
 }
 
-// queueMetrics are the metrics of Redis.
+// queueMetrics asks Redis for the metrics of the queues whenever Prometheus collects them.
 type queueMetrics struct{ queue *Queue }
 
 var (

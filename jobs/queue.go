@@ -15,7 +15,7 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// The queues. Each has its own server, because asynq has no concurrency per queue.
+// The queues. Each has its own server, because asynq cannot limit the concurrency of one queue.
 const (
 	// QueueEvaluation carries lanes; EVALUATION_CONCURRENCY of them run at once.
 	QueueEvaluation = "evaluation"
@@ -51,7 +51,7 @@ func NewQueue(address string) (*Queue, error) {
 		redis: redis}, nil
 }
 
-// redisPatience is how long Redis may be silent before the client retries, a few times. No result depends on Redis.
+// redisPatience is the timeout for connecting to Redis, and for each read and write. No result depends on Redis.
 const redisPatience = 2 * time.Second
 
 // parseRedis parses the address of one Redis, of sentinels (redis-sentinel://host:port,host:port?master=name) or of
@@ -105,7 +105,7 @@ func (q *Queue) enqueue(ctx context.Context, kind, queue string, timeout time.Du
 	return nil
 }
 
-// waiting returns how many jobs of each launch wait in a queue.
+// waiting returns how many jobs of each launch wait in a queue, keyed by the launch's id.
 func (q *Queue) waiting(queue string) (map[uuid.UUID]int, error) {
 	counts := map[uuid.UUID]int{}
 	const pageSize = 1000

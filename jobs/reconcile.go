@@ -13,10 +13,10 @@ import (
 	"wending/jobs/tasks"
 )
 
-// tidyEvery is how often non-urgent work is done.
+// tidyEvery is the interval at which work that is not urgent is done.
 const tidyEvery = 5 * time.Second
 
-// pruneFor limits the time that one round spends on pruning old history.
+// pruneFor is the maximum time that one round spends on pruning old history.
 const pruneFor = 2 * time.Second
 
 // lead recovers from lost wake-ups and lost workers, unless another worker is doing so.

@@ -1,4 +1,4 @@
-// Package jobs runs launches: asynq jobs wake workers, the database decides what they do.
+// Package jobs runs launches: asynq jobs wake workers, and the database decides what the workers do.
 package jobs
 
 import (
@@ -59,7 +59,7 @@ type Worker struct {
 type heartbeat struct {
 	lease db.Lease
 	at    time.Time
-	// othersCaughtUpAt is when, after a database outage, the other workers will have had time to send a heartbeat,
+	// othersCaughtUpAt is the time by which, after a database outage, the other workers have had time to send a heartbeat,
 	// too.
 	othersCaughtUpAt time.Time
 }
@@ -69,13 +69,13 @@ type Chore struct {
 	// Name names the work in the log.
 	Name string
 	Do   func(ctx context.Context) error
-	// Every is how often the work is done; 0 means once a second.
+	// Every is the interval between rounds of the work; 0 means one second.
 	Every time.Duration
 }
 
 // WorkerConfig holds the configuration and dependencies of a Worker.
 type WorkerConfig struct {
-	// Lanes is how many lanes run at once.
+	// Lanes is the maximum number of lanes that run at once.
 	Lanes int
 	Store *db.Store
 	Queue *Queue
@@ -90,9 +90,10 @@ type WorkerConfig struct {
 	Chores []Chore
 	// Admits reports whether a launch may begin; nil means that all launches may.
 	Admits func(ctx context.Context, launchID uuid.UUID) (bool, error)
-	// MaxActiveTasks is how many tasks run at once; zero means no limit.
+	// MaxActiveTasks is the maximum number of tasks that run at once; zero means no limit.
 	MaxActiveTasks int
-	// SensitivePatterns are what must not be sent, for projects without a list of their own (people.ParsePattern).
+	// SensitivePatterns match texts that must not be sent, in projects without patterns of their own
+	// (people.ParsePattern).
 	SensitivePatterns []string
 	// KeepHistory is how long replaced runs and units of finished tasks are kept; zero means permanently.
 	KeepHistory time.Duration
