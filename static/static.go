@@ -20,14 +20,14 @@ import (
 //go:embed assets
 var embedded embed.FS
 
-// Prefix is where the files are served.
+// Prefix is the path under which the files are served.
 const Prefix = "/static/"
 
 // dir is a folder from which the files are read at every request, for development (WENDING_STATIC_DIR, set by `make
 // dev`); empty means the compiled-in files.
 var dir = sync.OnceValue(func() string { return os.Getenv("WENDING_STATIC_DIR") })
 
-// index maps every file, by its name relative to the folder assets, to its hash.
+// index maps the name of every file, relative to the folder assets, to its hash.
 var index = sync.OnceValue(func() map[string]string {
 	hashes := map[string]string{}
 	err := fs.WalkDir(embedded, "assets", func(file string, entry fs.DirEntry, err error) error {

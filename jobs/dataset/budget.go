@@ -6,36 +6,37 @@ import (
 	"time"
 )
 
-// Limits of reading one file. A file above any of them is refused with CodeTooComplex, which names the limit;
+// Limits on reading one file. A file that exceeds any of them is refused with CodeTooComplex, which names the limit;
 // ordinary files stay far below all of them.
 const (
-	// maxTokens is how many XML tokens, records or cells may be read.
+	// maxTokens is the maximum number of XML tokens, records or cells that are read.
 	maxTokens = 4_000_000
 	// MaxText is the maximum total size of a dataset's cells, in bytes; a text that many cells of a workbook share
 	// counts once for each cell.
 	MaxText = 32 << 20
-	// maxRowCells is how many cells a row of a CSV file may have.
+	// maxRowCells is the maximum number of cells in a row of a CSV file.
 	maxRowCells = 65_536
-	// maxSheets is how many sheets a workbook may have.
+	// maxSheets is the maximum number of sheets in a workbook.
 	maxSheets = 256
-	// maxUnzipped is the maximum total size of a workbook's parts, in bytes; 5 MB of ordinary text stays far
-	// below.
+	// maxUnzipped is the maximum total uncompressed size of a workbook's parts, in bytes; 5 MB of ordinary text stays
+	// far below it.
 	maxUnzipped = 64 << 20
 	// maxTokenBytes is the maximum length of an XML token. A cell holds at most 32,767 characters.
 	maxTokenBytes = 1 << 20
-	// maxDepth is how deep XML elements may be nested.
+	// maxDepth is the maximum nesting of XML elements.
 	maxDepth = 64
 )
 
 // maxTime is the maximum CPU time for reading. Tests change it, because the race detector slows everything down.
 var maxTime = 2 * time.Second
 
-// budget counts what reading one file has cost. It is bound to one thread.
+// budget tracks the cost of reading one file. It must stay on one OS thread, because it measures that thread's CPU
+// time.
 type budget struct {
 	ctx          context.Context
 	began        time.Duration
 	tokens, text int
-	// factor multiplies the limits of a dataset, for files that may be larger.
+	// factor multiplies the limits: it is 1 for a dataset and tableFactor for a table, which may be larger.
 	factor int
 }
 

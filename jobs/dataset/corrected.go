@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Corrected returns the rows of a dataset as a CSV file in UTF-8, with a new standard answer to one question. layout
-// is the one with which the dataset was read. The row is found by its id if the file has ids, and otherwise by its
-// question; if several rows have the question, the first one counts. isFound is false if there is no such row. It
+// Corrected returns the rows of a dataset as a CSV file in UTF-8, with a new standard answer to one question. layout is
+// the layout with which the dataset was read. The row is found by its id if the file has ids, and otherwise by its
+// question; if several rows have the question, the first one is changed. isFound is false if there is no such row. It
 // returns an Error if the file would be too large.
 func (d *Dataset) Corrected(layout Layout, id, question, answer string) (content []byte, isFound bool, err error) {
 	at := slices.IndexFunc(d.Rows, func(row Row) bool {

@@ -71,7 +71,7 @@ func (p *csvParser) row(number int) ([]string, error) {
 	}
 }
 
-// lineEnd returns the length of the row's end at pos; 0 means that there is none.
+// lineEnd returns the length in bytes of the line ending at pos; 0 means that there is none.
 func (p *csvParser) lineEnd() int {
 	switch {
 	case p.pos >= len(p.text):
@@ -162,7 +162,7 @@ func CheckEncoding(content []byte) error {
 	return problem(CodeEncodingInvalid, "invalid_utf8", "Line", invalidLine(content))
 }
 
-// isUTF16 recognises UTF-16 without a byte order mark by its NULs: every other byte of ASCII text is one.
+// isUTF16 recognises UTF-16 without a byte order mark by its NUL bytes: in ASCII text, every other byte is NUL.
 func isUTF16(content []byte) bool {
 	var even, odd int
 	sample := content[:min(len(content), 4096)]

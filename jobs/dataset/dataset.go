@@ -26,8 +26,8 @@ const (
 	MaxRows  = 1000
 	// MaxColumns is far above any real file; a file with more columns is damaged or hostile.
 	MaxColumns = 256
-	// MaxColumnName is the maximum length of a column's name in characters, MaxID the maximum length of a question_id
-	// or the name of a conversation.
+	// MaxColumnName and MaxID are maximum lengths in characters: MaxColumnName for the name of a column, MaxID for a
+	// question_id or the name of a conversation.
 	MaxColumnName = 255
 	MaxID         = 255
 	// maxBlankRows is how many consecutive blank rows are read: a sheet that is formatted down to its last row has a
@@ -50,7 +50,7 @@ const (
 	CodeRowInvalid        = "DATASET_ROW_INVALID"
 )
 
-// Codes lists all codes.
+// Codes lists all codes that an Error can have.
 var Codes = []string{
 	CodeFormatUnsupported, CodeUnreadable, CodeTooComplex, CodeSchemaInvalid, CodeEmpty, CodeTooManyRows,
 	CodeEncodingInvalid, CodeDuplicateID,
@@ -66,9 +66,9 @@ const (
 	ColumnContext  = "user_context"
 )
 
-// The possible names of the two columns that make rows turns of a conversation; for each column, the first name that
-// occurs in the file is used. The columns are also variables; if one of the two is missing, the other is only a
-// variable.
+// The accepted names of the two columns that group rows into conversations: the name of the conversation, and the
+// number of the turn in it. For each of the two, the first name in the list that occurs in the file is used. Both
+// columns are also variables; if one of them is missing, the other is an ordinary variable.
 var (
 	columnsSeries = []string{"series", "session_group", "series_index"}
 	columnsTurn   = []string{"turn", "order_in_series"}
@@ -112,7 +112,7 @@ func Guess(columns []string) (guess Layout) {
 	return guess
 }
 
-// Dataset is a file's content.
+// Dataset is the content of a question file.
 type Dataset struct {
 	// Extension is csv, xlsx or xls.
 	Extension string
@@ -137,7 +137,7 @@ type Row struct {
 	// single question.
 	Series string
 	Turn   int
-	// Variables are the row's values of Dataset.VariableNames, in order.
+	// Variables are the row's values for Dataset.VariableNames, in the same order.
 	Variables []string
 }
 
@@ -157,13 +157,13 @@ type Error struct {
 	Problem string
 	Args    map[string]any
 	Details []RowError
-	// Columns are the columns of a file that lacks question or standard_answer.
+	// Columns lists the file's columns if one that the layout requires is missing; otherwise it is nil.
 	Columns []string
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("%s (%s) %v", e.Code, e.Problem, e.Args) }
 
-// RowError is the error in one row.
+// RowError describes an error in one row. Column is empty if the error concerns the row as a whole.
 type RowError struct {
 	Row     int
 	Column  string
@@ -179,7 +179,7 @@ func problem(code, name string, args ...any) *Error {
 	return e
 }
 
-// Extensions are the extensions of file names that are accepted.
+// Extensions lists the file name extensions that are accepted.
 var Extensions = []string{"csv", "xlsx", "xls"}
 
 // Read reads a file of at most MaxBytes. Every failure is an *Error, unless ctx has ended.
@@ -224,8 +224,8 @@ func Read(ctx context.Context, name string, content []byte, layout Layout) (set 
 	return c.set, nil
 }
 
-// Sniff recognises the format of a file's content: csv for any text, xlsx, xls, encrypted, or the name of something
-// else.
+// Sniff returns the format of a file's content: xlsx, xls, encrypted, csv for any text, or the name of an unsupported
+// format such as PDF.
 func Sniff(content []byte) string {
 	for _, magic := range []struct{ begin, format string }{
 		{"\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1", "ole"}, {"PK\x03\x04", "zip"}, {"PK\x05\x06", "zip"},
@@ -262,7 +262,8 @@ func Sniff(content []byte) string {
 	return "csv"
 }
 
-// hasOLEName looks for a stream's name in the form in which a compound file's directory stores it: UTF-16.
+// hasOLEName reports whether a compound file seems to contain a stream with a name, which its directory stores as
+// UTF-16.
 func hasOLEName(content []byte, name string) bool {
 	var wide []byte
 	for _, c := range name {
@@ -276,11 +277,11 @@ type collector struct {
 	set    *Dataset
 	budget *budget
 	layout Layout
-	// columnOf holds the positions of the known columns.
+	// columnOf maps the known columns to their positions.
 	columnOf map[string]int
-	// names has the name of every column, by position; it is empty for a column without a name.
+	// names are the columns' names by position; a column without a name has an empty one.
 	names []string
-	// series and turn are the positions of the columns of conversations; -1 unless the file has both.
+	// series and turn are the positions of the two columns of conversations; -1 unless the file has both.
 	series, turn int
 	// variables are the positions of the columns that are kept as variables.
 	variables []int
@@ -293,8 +294,8 @@ type collector struct {
 	table func(number int, cells []string) error
 }
 
-// add processes the next row and does not retain the slice. Skipped row numbers count as blank rows. An error ends
-// the reading.
+// add processes the next row and does not retain the slice. Skipped row numbers count as blank rows. If it returns an
+// error, reading must stop.
 func (c *collector) add(number int, cells []string) error {
 	if err := c.budget.spendText(cells); err != nil {
 		return err
@@ -392,7 +393,7 @@ func (c *collector) header(cells []string) error {
 	return refused
 }
 
-// positionOf returns the position of the first of these variables; -1 if the file has none of them.
+// positionOf returns the position of the first of these names that is a variable of the file; -1 if none is.
 func (c *collector) positionOf(names []string) int {
 	for _, name := range names {
 		for _, n := range c.variables {
@@ -509,7 +510,8 @@ func (c *collector) fits(cells []string, fail failure) bool {
 	return true
 }
 
-// readTurn reads a row's position in a conversation, and reports whether the row has a valid one or needs none.
+// readTurn sets the row's conversation and turn. It returns false if they are invalid, after recording the error; a row
+// without either is valid.
 func (c *collector) readTurn(row *Row, cells []string, fail failure) bool {
 	series, turn := clean(at(cells, c.series)), clean(at(cells, c.turn))
 	switch number, isTurn := turnOf(turn); {
@@ -554,15 +556,15 @@ func (c *collector) optional(cells []string, name string) *string {
 	return nil
 }
 
-// turnOf parses the number of a turn. Sheets may write whole numbers with a fraction of zeros.
+// turnOf parses the number of a turn. Sheets may write whole numbers with zeros after the point, as in 2.0.
 func turnOf(text string) (turn int, isTurn bool) {
 	whole, fraction, _ := strings.Cut(text, ".")
 	turn, err := strconv.Atoi(whole)
 	return turn, err == nil && turn > 0 && strings.Trim(fraction, "0") == ""
 }
 
-// WrongTurns reports repeated and missing turns of conversations. column is the name of the column that holds
-// the turns.
+// WrongTurns returns an error for each row that repeats a turn or whose previous turn is missing. column is the name of
+// the column that holds the turns.
 func WrongTurns(rows []Row, column string) (wrong []RowError) {
 	turns := map[string]map[int]int{} // series → turn → row
 	for _, row := range rows {
@@ -646,7 +648,7 @@ func StableID(fileSum [sha256.Size]byte, n int) string {
 	return id.String()
 }
 
-// asError returns the *Error in err, or nil.
+// asError returns the *Error that err is or wraps, if there is one.
 func asError(err error) (*Error, bool) {
 	var e *Error
 	return e, errors.As(err, &e)

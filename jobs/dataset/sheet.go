@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// maxHeldRows is how many rows with cells are held until the shared texts are known: only then is it clear
-	// which rows are blank.
+	// maxHeldRows is the maximum number of rows with cells that are held until the shared texts are known: only then is
+	// it clear which rows are blank.
 	maxHeldRows = 4 * MaxRows
 	// maxHeldCells is the maximum number of cells in the held rows: twice as many as the widest dataset has.
 	maxHeldCells = 2 * MaxColumns * MaxRows
-	// sheetRows and sheetColumns are the maximum size of a sheet (ECMA-376 18.3.1.73, 18.3.1.13).
+	// sheetRows and sheetColumns are the largest size that a sheet can have (ECMA-376 18.3.1.73, 18.3.1.13).
 	sheetRows, sheetColumns = 1 << 20, 16_384
 )
 
@@ -37,7 +37,7 @@ type sheetRow struct {
 	cells  []sheetCell
 }
 
-// errEnough ends the reading of a sheet whose remaining rows are not needed.
+// errEnough stops eachRow when the remaining rows are not needed.
 var errEnough = errors.New("enough rows")
 
 // read passes the rows of a sheet to the collector. It reads the sheet first and the shared strings second, so that
@@ -91,7 +91,7 @@ func (b *xlsxBook) read(sheet xlsxSheet, c *collector) error {
 	return nil
 }
 
-// hasData reports whether the first rows of a sheet hold data.
+// hasData reports whether any of a sheet's first 20 rows holds data.
 func (b *xlsxBook) hasData(sheet xlsxSheet) (hasData bool, err error) {
 	const looked = 20
 	var rows []sheetRow
@@ -166,7 +166,7 @@ func (b *xlsxBook) rowsOf(part *xmlPart, yield func(sheetRow) error) error {
 	return err
 }
 
-// rowOf returns the number of a row; by default it is the next number.
+// rowOf returns the number of a row: its attribute r or, without one, next.
 func rowOf(start xml.StartElement, next int) (number int, err error) {
 	given := attribute(start, "r")
 	if given == "" {
@@ -178,7 +178,7 @@ func rowOf(start xml.StartElement, next int) (number int, err error) {
 	return number, nil
 }
 
-// cellColumn returns the column of a cell; by default it is the next column.
+// cellColumn returns the column (from 0) of a cell: the column in its attribute r or, without one, next.
 func cellColumn(start xml.StartElement, next int) (column int, err error) {
 	if column = next; attribute(start, "r") != "" {
 		if column, err = columnOf(attribute(start, "r")); err != nil {
@@ -208,7 +208,7 @@ func columnOf(reference string) (column int, err error) {
 	return column - 1, nil
 }
 
-// cell reads a cell to its end.
+// cell reads to the end of a cell and returns its text or its reference to the shared strings.
 func (b *xlsxBook) cell(part *xmlPart, start xml.StartElement) (sheetCell, error) {
 	cell := sheetCell{shared: -1}
 	value, inline, err := part.cellTexts()
@@ -285,8 +285,8 @@ func (p *xmlPart) cellTexts() (value, inline string, err error) {
 	return value, inline, err
 }
 
-// richText reads to the end of an element that contains a text, as a whole (t) or in runs (r), and returns the text
-// without formatting and phonetic hints (rPh).
+// richText reads to the end of an element that holds a text, either whole (t) or in runs (r), and returns the text
+// without its formatting or phonetic hints (rPh).
 func (p *xmlPart) richText() (string, error) {
 	var whole strings.Builder
 	err := p.within(func(token xml.Token) error {
@@ -406,13 +406,14 @@ func unescape(text string) string {
 	return plain.String()
 }
 
-// numberFormats writes numbers as a workbook shows them.
+// numberFormats formats numbers as a workbook shows them.
 type numberFormats struct {
 	is1904 bool
-	// codes are the workbook's own formats, formatOf is the format of each cell style.
+	// codes maps the ids of the workbook's own formats to their codes; formatOf has the format id of each cell style.
 	codes    map[int]string
 	formatOf []int
-	// scratch is a workbook in which the library formats numbers; cells holds its cells, by format.
+	// scratch is a workbook in which the library formats numbers; cells maps each format to the scratch cell that has
+	// it.
 	scratch *excelize.File
 	cells   map[int]string
 	// written caches formatted numbers, because sheets repeat dates and amounts.
@@ -425,7 +426,7 @@ type formatted struct {
 	format int
 }
 
-// maxWritten is how many texts are cached.
+// maxWritten is the maximum number of texts that are cached.
 const maxWritten = 65_536
 
 // readStyles reads the number formats of cell styles.
@@ -447,7 +448,7 @@ func (f *numberFormats) readStyles(part *xmlPart) error {
 	})
 }
 
-// hasFormat reports whether a style formats numbers in a special way.
+// hasFormat reports whether a style has a number format other than the general one.
 func (f *numberFormats) hasFormat(style int) bool {
 	return style > 0 && style < len(f.formatOf) && f.formatOf[style] != 0
 }
@@ -478,7 +479,7 @@ func (f *numberFormats) text(value string, style int) (string, error) {
 
 const scratchSheet = "Sheet1"
 
-// cell returns the scratch workbook's cell with a format.
+// cell returns the scratch workbook's cell that has a format, and creates it on first use.
 func (f *numberFormats) cell(format int) (cell string, err error) {
 	if cell, isKnown := f.cells[format]; isKnown {
 		return cell, nil

@@ -6,7 +6,7 @@ import (
 	"runtime"
 )
 
-// Limits of a table. The limits of a dataset also apply, multiplied by tableFactor, because a table has a row for each
+// Limits on a table. The limits on a dataset also apply, multiplied by tableFactor, because a table has a row for each
 // run.
 const (
 	tableFactor   = 4
@@ -14,13 +14,14 @@ const (
 	maxTableCells = 2_000_000
 )
 
-// errOtherSheet ends the reading of a sheet whose first row is not the header of the wanted table.
+// errOtherSheet is returned for the first row of a sheet if it is not the header of the wanted table, so that the next
+// sheet is tried.
 var errOtherSheet = errors.New("the sheet is not the table")
 
-// Table calls yield with the rows of a CSV file or a workbook that are not blank, the header first. In a workbook, it
-// reads the first visible sheet whose header isHeader accepts; if there is none, no row is yielded. A row of a CSV
-// file may be longer or shorter than the header; a row of a sheet may be shorter. yield must not retain the slice.
-// Every failure is an *Error or the error of yield, unless ctx has ended.
+// Table calls yield with each row of a CSV file or workbook that is not blank, the header first. In a workbook, it
+// reads the first visible sheet whose header isHeader accepts; if there is none, no row is yielded. A row of a CSV file
+// may be longer or shorter than the header; a row of a sheet may be shorter. yield must not retain the slice. Every
+// failure is an *Error or yield's own error, unless ctx has ended.
 func Table(ctx context.Context, content []byte, encoding string, isHeader func(cells []string) bool,
 	yield func(number int, cells []string) error) (err error) {
 	isBook := Sniff(content) == "xlsx"

@@ -7,7 +7,8 @@ import (
 	"github.com/xuri/excelize/v2"
 )
 
-// KnownColumns are the columns that have a meaning: the others are variables.
+// KnownColumns lists the columns that the product recognises; all others are variables. For conversations, it has only
+// the preferred names.
 var KnownColumns = []string{ColumnID, ColumnQuestion, ColumnAnswer, ColumnSystem, ColumnContext, columnsSeries[0],
 	columnsTurn[0]}
 
@@ -32,7 +33,7 @@ func WriteTemplate(w io.Writer, extension string, t Template) error {
 	if extension == "xlsx" {
 		return t.writeWorkbook(w, head)
 	}
-	if _, err := io.WriteString(w, "\uFEFF"); err != nil { // by which Excel recognises UTF-8
+	if _, err := io.WriteString(w, "\uFEFF"); err != nil { // Excel recognises UTF-8 by this byte order mark
 		return err
 	}
 	table := csv.NewWriter(w)
@@ -43,7 +44,7 @@ func WriteTemplate(w io.Writer, extension string, t Template) error {
 const (
 	// The widths of columns, in characters.
 	narrow, wide = 16.0, 40.0
-	// asText is the number format of texts.
+	// asText is the id of the built-in number format for text.
 	asText = 49
 )
 

@@ -38,7 +38,7 @@ const (
 	recordBOF        = 0x0809
 )
 
-// biffColumns is how many columns a BIFF8 sheet has.
+// biffColumns is the number of columns that a BIFF8 sheet has.
 const biffColumns = 256
 
 var errBIFF = errors.New("damaged BIFF")
@@ -82,7 +82,7 @@ func (b *biffBook) explain(err error) error {
 
 // addRows passes the rows of a sheet to the collector.
 func addRows(cells []biffCell, c *collector) error {
-	// The records of a sheet need not be in order; if two records describe one cell, the later one counts.
+	// The records of a sheet need not be in order; if two records describe one cell, the later one wins.
 	slices.SortStableFunc(cells, func(a, b biffCell) int { return cmp.Or(a.row-b.row, a.column-b.column) })
 	var row []string
 	for n, cell := range cells {
@@ -128,7 +128,7 @@ type biffBook struct {
 	stream  []byte
 	sheets  []biffSheet
 	strings []string
-	// formatOf has the number format of each cell format (XF).
+	// formatOf has the number format of each cell format (XF), by the cell format's index.
 	formatOf []uint16
 	// dates maps each number format that the file defines to whether it shows a date or time.
 	dates  map[uint16]bool
@@ -227,7 +227,7 @@ func (b *biffBook) addSheet(data []byte) error {
 	return nil
 }
 
-// addFormat records which formats are date formats.
+// addFormat records whether a number format shows dates.
 func (b *biffBook) addFormat(data []byte) error {
 	if len(data) < 5 {
 		return errBIFF
@@ -506,7 +506,7 @@ func dateText(days float64, is1904 bool) string {
 	return moment.Format("2006-01-02 15:04:05")
 }
 
-// shortString reads a string whose length is one byte ([MS-XLS] 2.5.240).
+// shortString reads a string whose length is stored in one byte ([MS-XLS] 2.5.240).
 func shortString(data []byte) (string, error) {
 	if len(data) < 2 {
 		return "", errBIFF
@@ -563,8 +563,8 @@ func (r *biffReader) take(n int) (taken []byte, err error) {
 	}
 }
 
-// unicode reads a string whose length is two bytes, with its formatting ([MS-XLS] 2.5.293). If the characters continue
-// in the next part, that part begins with a flag for their width.
+// unicode reads a string whose length is stored in two bytes, and skips its formatting ([MS-XLS] 2.5.293). If the
+// characters continue in the next part, that part begins with a flag for their width.
 func (r *biffReader) unicode() (string, error) {
 	head, err := r.take(3)
 	if err != nil {

@@ -19,7 +19,7 @@ func readXLSX(content []byte, c *collector) error {
 	return explainBook(readBook(content, c), c)
 }
 
-// explainBook returns the error of reading a workbook as an *Error, unless the context has ended.
+// explainBook returns the error from reading a workbook as an *Error, unless the context has ended.
 func explainBook(err error, c *collector) error {
 	if err == nil {
 		return nil
@@ -155,8 +155,8 @@ type xmlPart struct {
 	depth   int
 }
 
-// next returns the next start element, end element or text; io.EOF after the last. Malformed XML never leads to
-// io.EOF.
+// next returns the next start element, end element or text, and io.EOF after the last one. Malformed XML never results
+// in io.EOF.
 func (p *xmlPart) next() (xml.Token, error) {
 	for {
 		if err := p.budget.spend(); err != nil {
@@ -214,7 +214,7 @@ func (p *xmlPart) skipRest() error {
 	}
 }
 
-// attribute returns an attribute by its name without a prefix; empty if the element has none.
+// attribute returns the value of an attribute, given its name without a prefix; empty if the element does not have it.
 func attribute(start xml.StartElement, name string) string {
 	for _, attr := range start.Attr {
 		if attr.Name.Local == name {
@@ -230,7 +230,7 @@ type relation struct {
 	kind, target string
 }
 
-// relations returns the relations of a part by id; none if the part lists no relations.
+// relations returns the relations of a part, keyed by id; the map is empty if the part has none.
 func (p *zipParts) relations(name string) (map[string]relation, error) {
 	relations := map[string]relation{}
 	list := partName(path.Join(path.Dir(name), "_rels", path.Base(name)+".rels"))
@@ -301,7 +301,7 @@ func (p *zipParts) workbook() (*xlsxBook, error) {
 	return book, nil
 }
 
-// readSheets reads the list of sheets from the part with a name.
+// readSheets reads the list of sheets from the named part into book.
 func (p *zipParts) readSheets(name string, relations map[string]relation, book *xlsxBook) error {
 	parts, count := map[string]bool{}, 0
 	return p.scan(name, func(part *xmlPart) error {

@@ -16,7 +16,7 @@ type Reason struct {
 	Values []string
 }
 
-// Lists are the names that take several values.
+// Lists are the names in Sentences that stand for several values.
 var Lists = []string{"Values", "Names"}
 
 // Sentences maps the keys of all reasons to the names that their sentences insert.
@@ -129,7 +129,7 @@ func (r Reason) IsOfCall() bool {
 	return r.Key == "judge.call" || r.Key == "judge.answered" || r.Key == "judge.withheld"
 }
 
-// Because returns a reason in its stored form: a JSON list of the key and the values, cut to the shown length.
+// Because returns a reason in its stored form: a JSON list of the key and the values, each cut to maxShown characters.
 func Because(key string, values ...string) string {
 	list := []string{key}
 	for _, value := range values {

@@ -30,18 +30,18 @@ var (
 	ErrSignature = errors.New("the signature does not match")
 )
 
-// Keys are the texts from which keys are made: 32 bytes in base64 or hexadecimal, or any other text, from which a key
-// is derived.
+// Keys are the texts from which encryption keys are made. A text that encodes 32 bytes in base64 or hexadecimal is a
+// key as it is; from any other text, a key is derived.
 type Keys struct {
-	// Current seals and opens; Previous ones only open.
+	// Current seals and opens values; the keys in Previous only open them.
 	Current  string
 	Previous []string
 	// Salt is the installation's salt.
 	Salt []byte
 }
 
-// Sealer encrypts values with AES-256-GCM: a head that names the key, a random nonce, the ciphertext and its tag.
-// Values of early versions have no head. A Sealer is safe for concurrent use.
+// Sealer encrypts values with AES-256-GCM. A sealed value is a header that names the key, a random nonce, the
+// ciphertext and its tag. Values of early versions have no header. A Sealer is safe for concurrent use.
 type Sealer struct {
 	current key
 	// all are the keys that may open a value, the current one first.
@@ -53,14 +53,14 @@ type key struct {
 	// root is the key from which the keys of signatures are derived.
 	root []byte
 	aead cipher.AEAD
-	// early opens values that were sealed by versions without heads, which hashed a phrase only once.
+	// early opens values that were sealed by versions without headers, which hashed a phrase only once.
 	early cipher.AEAD
 }
 
 // HeadSize is the number of bytes at the beginning of a sealed value that name its key.
 const HeadSize = 8
 
-// mark begins the head; the key's id follows.
+// mark begins the header; the key's id follows.
 var mark = []byte("wnd\x02")
 
 // NewSealer returns a sealer. Deriving a key from a phrase takes 64 MiB and about a tenth of a second.
@@ -115,18 +115,18 @@ func newAEAD(secret []byte) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// Knows reports whether one of the sealer's keys made a value that begins with head.
+// Knows reports whether head, the header of a value, names one of the sealer's keys.
 func (s *Sealer) Knows(head []byte) bool {
 	return slices.ContainsFunc(s.all, func(k key) bool { return bytes.Equal(k.head, head) })
 }
 
-// HasHead reports whether a value names its key, unlike values of early versions.
+// HasHead reports whether a value has a header that names its key, unlike values of early versions.
 func HasHead(sealed []byte) bool { return bytes.HasPrefix(sealed, mark) }
 
-// Head returns the beginning of every value that the current key sealed.
+// Head returns the header of every value that the current key seals.
 func (s *Sealer) Head() []byte { return s.current.head }
 
-// Seal encrypts a value as JSON so that only Open with the same owner reads it.
+// Seal encrypts a value as JSON; only Open with the same owner can decrypt it.
 func (s *Sealer) Seal(value any, owner string) ([]byte, error) {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -154,8 +154,8 @@ func (s *Sealer) Open(sealed []byte, owner string, value any) error {
 	return ErrKey
 }
 
-// sign returns the signature of a message: HMAC-SHA256 with a key derived for the purpose (RFC 5869), preceded by
-// the head that names the key.
+// sign returns the signature of a message: HMAC-SHA256 with a key derived for the purpose (RFC 5869), preceded by the
+// header that names the key.
 func (k key) sign(purpose string, message []byte) []byte {
 	derived, err := hkdf.Key(sha256.New, k.root, nil, "wending "+purpose, sha256.Size)
 	if err != nil {
@@ -184,14 +184,14 @@ func (s *Sealer) Verify(purpose string, message, signature []byte) error {
 	return ErrSigner
 }
 
-// ticketPurpose is the purpose of the signatures of tickets.
+// ticketPurpose is the purpose for which tickets are signed.
 const ticketPurpose = "ticket"
 
 // ticketTime is the number of bytes at the beginning of a ticket that encode the time until which it is valid.
 const ticketTime = 8
 
-// Ticket returns a text that, as part of an address, gives any client access to a subject until a time. It cannot be
-// revoked.
+// Ticket returns a text that, as part of an address, gives anyone access to a subject until the given time. It cannot
+// be revoked.
 func (s *Sealer) Ticket(subject string, until time.Time) string {
 	ticket := binary.BigEndian.AppendUint64(nil, uint64(max(until.Unix(), 0)))
 	signature := s.Sign(ticketPurpose, append(bytes.Clone(ticket), subject...))

@@ -167,7 +167,7 @@ func biffRecord(kind uint16, data []byte) []byte {
 		data...)
 }
 
-// label returns a cell with its own text.
+// label returns the LABEL record of a cell, which holds the cell's own text.
 func label(row, column uint16, text string) []byte {
 	data := binary.LittleEndian.AppendUint16(nil, row)
 	data = binary.LittleEndian.AppendUint16(data, column)
@@ -251,7 +251,7 @@ type File struct {
 	Code    string
 }
 
-// Amplified makes a workbook whose cells all refer to the same text.
+// Amplified makes a workbook whose cells all refer to the same text, which is size bytes long.
 func Amplified(t testing.TB, columns, rows, size int) []byte {
 	var sheet strings.Builder
 	sheet.WriteString(`<row><c t="s"><v>0</v></c><c t="s"><v>1</v></c>`)
@@ -270,7 +270,7 @@ func Amplified(t testing.TB, columns, rows, size int) []byte {
 	})
 }
 
-// Dates makes a workbook of 1,000 rows, with the days of three years in all additional columns.
+// Dates makes a workbook of 1,000 rows whose additional columns hold days from three years.
 func Dates(t testing.TB, columns int) []byte {
 	t.Helper()
 	book := excelize.NewFile()
