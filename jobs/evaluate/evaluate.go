@@ -1,6 +1,6 @@
-// Package evaluate evaluates answers, by rules and with judges: models that rate an answer, whose prompts it writes
-// and whose replies it reads. No rule or answer can make it use more than a fixed amount of time and memory: the cost
-// of simple rules is known before they run, and the others run in child processes that are stopped at a limit.
+// Package evaluate evaluates answers: by rules, and with judges, which are models that rate an answer; it writes their
+// prompts and parses their replies. No rule or answer can make it use more than a fixed amount of time and memory: the
+// cost of simple rules is known before they run, and the others run in child processes that are stopped at a limit.
 package evaluate
 
 import (
@@ -19,7 +19,7 @@ import (
 	"wending/jobs/reason"
 )
 
-// Kind is the kind of an evaluator.
+// Kind says how an evaluator judges answers: by which kind of rule, or with a judge.
 type Kind string
 
 // The kinds of evaluators.
@@ -68,8 +68,8 @@ const (
 // Subject is an answer to be judged.
 type Subject struct {
 	Answer string
-	// Values are the values that templates and expressions can refer to: question, standard_answer, and the
-	// question's other columns.
+	// Values holds the values that templates and expressions can refer to, keyed by name: question, standard_answer,
+	// and the question's other columns.
 	Values    map[string]string
 	LatencyMS int
 	// Tokens is nil if the target does not report them.
@@ -79,11 +79,11 @@ type Subject struct {
 // Verdict is an evaluator's verdict on an answer.
 type Verdict struct {
 	Status Status
-	// Score is from 0 to 1; it and Passed are nil without a verdict.
+	// Score is from 0 to 1. Score and Passed are nil if there is no verdict.
 	Score  *float64
 	Passed *bool
-	// Reason explains why an answer did not pass, ErrorMessage why there is no verdict; each is in the form of
-	// reason.Because, or in a judge's own words.
+	// Reason explains why an answer did not pass, ErrorMessage why there is no verdict. Both are in the form of
+	// reason.Because, unless they are a judge's own words.
 	Reason                  string
 	ErrorCode, ErrorMessage string
 }
@@ -136,7 +136,8 @@ func (e *ConfigError) Error() string {
 	return strings.TrimPrefix(e.Field+": "+e.Detail, ": ")
 }
 
-// Explain returns why a configuration cannot be used, in the form of reason.Because.
+// Explain returns why a configuration cannot be used, in the form of reason.Because; if err is not a ConfigError, it
+// returns err's own text.
 func Explain(err error) string {
 	wrong := (*ConfigError)(nil)
 	switch {
@@ -148,7 +149,8 @@ func Explain(err error) string {
 	return reason.Because("config.field", wrong.Field)
 }
 
-// wrong returns the error of a field with an explanation. cause is for logs.
+// wrong returns the error for a field, with an explanation for users: a sentence of package reason and its values.
+// cause is for logs and may be nil.
 func wrong(field string, cause error, key string, values ...string) *ConfigError {
 	because := reason.Because(key, values...)
 	if cause == nil {
@@ -157,12 +159,12 @@ func wrong(field string, cause error, key string, values ...string) *ConfigError
 	return &ConfigError{Field: field, Detail: cut(cause.Error(), 2*maxShown), Why: because}
 }
 
-// limitedTo returns the error of a field outside its range.
+// limitedTo returns the error for a field whose value is outside its range.
 func limitedTo(field string, limit Type, detail string) *ConfigError {
 	return &ConfigError{Field: field, Detail: detail, Limit: limit}
 }
 
-// Limits of configurations.
+// Limits on configurations.
 const (
 	// MaxConfig is the maximum size of a configuration in bytes.
 	MaxConfig = 64 << 10
@@ -181,14 +183,14 @@ type Rule struct {
 	// needsExpected reports that an answer cannot be judged without an expected value.
 	needsExpected bool
 	judge         func(subject Subject, expected string) Verdict
-	// own is the order for a child process; nil for a rule that is evaluated in this process.
+	// own is what a child process needs to evaluate the rule; nil for a rule that is evaluated in this process.
 	own *ordered
-	// limited counts how often judging an answer exceeded a limit.
+	// limited counts the answers whose judging exceeded a limit (see limitedMost).
 	limited atomic.Int32
 }
 
-// builders create the rules whose cost is known in advance; confined create the rules in small languages, which child
-// processes evaluate.
+// builders create the rules whose cost is known in advance. confined create the rules that are written in small
+// languages and evaluated by child processes.
 var (
 	builders = map[Kind]func(config json.RawMessage) (*Rule, error){
 		Exact: newExact, Contains: newContains, Regex: newRegex, Number: newNumber, Similarity: newSimilarity,
@@ -199,7 +201,7 @@ var (
 	}
 )
 
-// Compile returns the rule of a kind. Its error is a ConfigError, or the error of ctx.
+// Compile returns a rule of the given kind. Its error is a ConfigError, or the error of ctx.
 func Compile(ctx context.Context, kind Kind, config json.RawMessage) (*Rule, error) {
 	if _, isKnown := Fields[kind]; !isKnown || kind == Judge {
 		return nil, wrong("kind", fmt.Errorf("not a rule: %s", kind), "config.kind", string(kind))
@@ -240,7 +242,7 @@ func CheckConfig(kind Kind, config json.RawMessage) error {
 	return nil
 }
 
-// typeOf returns the type into which a member of a configuration is parsed.
+// typeOf returns the field type that corresponds to the Go type of a configuration's member.
 func typeOf(member reflect.Type) Type {
 	switch member.Kind() {
 	case reflect.Bool:
@@ -291,7 +293,7 @@ func (r *Rule) isSkipped(expected string) bool {
 
 func (r *Rule) isLimited() bool { return r.limited.Load() >= limitedMost }
 
-// note counts a verdict that exceeded a limit.
+// note counts a verdict that says that a limit was exceeded, and returns the verdict.
 func (r *Rule) note(verdict Verdict) Verdict {
 	if verdict.ErrorCode == CodeLimit {
 		r.limited.Add(1)
@@ -311,11 +313,11 @@ const most = 5
 
 func firstFew(texts []string) []string { return texts[:min(len(texts), most)] }
 
-// figure formats a number for a reason, exactly, so that it can be shown with all necessary digits.
+// figure formats a number for a reason with all the digits that are needed to represent it exactly.
 func figure(number float64) string { return strconv.FormatFloat(number, 'g', -1, 64) }
 
-// ThresholdOf returns the lowest passing score of this configuration, on the evaluator's own scale: up to 100 for a
-// judge, up to 1 for others. isThere is false for kinds without a threshold.
+// ThresholdOf returns the lowest passing score that a configuration sets, or the default, on the evaluator's own scale:
+// up to 100 for a judge, up to 1 for others. isThere is false for kinds without a threshold.
 func ThresholdOf(kind Kind, config json.RawMessage) (threshold float64, isThere bool) {
 	for _, field := range Fields[kind] {
 		if field.Name != "threshold" {

@@ -18,7 +18,7 @@ import (
 	"wending/jobs/reason"
 )
 
-// environment lists the names available to an expression.
+// environment returns the values that an expression can use, keyed by name.
 func environment(s Subject, expected string) map[string]any {
 	variables := s.Values
 	if variables == nil {
@@ -94,7 +94,7 @@ func newExpression(config json.RawMessage) (*Rule, error) {
 	}}, nil
 }
 
-// variableNames collects the names under which an expression looks up variables: variables.level,
+// variableNames collects the names of the variables that an expression looks up, as in variables.level or
 // variables["level"].
 type variableNames struct{ names []string }
 
@@ -143,7 +143,7 @@ var expressionProblems = []struct {
 	{regexp.MustCompile(`^error parsing regexp`), "expression.regex"},
 }
 
-// kinds names the types of values in users' words.
+// kinds replaces the names of Go types with words that users know.
 var kinds = strings.NewReplacer("map[string]interface {}", "object", "[]interface {}", "list", "<nil>", "null",
 	"float64", "number", "int", "number")
 

@@ -45,7 +45,7 @@ type Field struct {
 
 var expectedField = Field{Name: "expected", Type: Line}
 
-// Fields lists the members that the configurations of each kind have, in the order of forms.
+// Fields lists the members that the configurations of each kind have, in the order in which forms show them.
 var Fields = map[Kind][]Field{
 	Exact: {{Name: "ignore_case", Type: Truth}, {Name: "ignore_whitespace", Type: Truth},
 		{Name: "ignore_punctuation", Type: Truth}, expectedField},
@@ -103,7 +103,7 @@ func ReadFields(kind Kind, typed func(name string) string) (json.RawMessage, err
 	return json.Marshal(config)
 }
 
-// WriteFields returns the members of a configuration as the values of form fields, by name.
+// WriteFields returns the members of a configuration as the values of form fields, keyed by name.
 func WriteFields(kind Kind, config json.RawMessage) map[string]string {
 	shown := map[string]string{}
 	var members map[string]json.RawMessage

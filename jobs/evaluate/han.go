@@ -21,7 +21,7 @@ var (
 
 const (
 	chineseNumerals = `[零〇一二两三四五六七八九壹贰叁肆伍陆柒捌玖十拾百佰千仟万亿]+`
-	// maxChinese bounds the numbers that are read from Chinese numerals.
+	// maxChinese is the largest number that is read from Chinese numerals.
 	maxChinese = 1e17
 )
 
@@ -34,9 +34,9 @@ var (
 		`(?:^|[\s，。：:；;、（(“"*=]|[是为有共约于达到需要即])(负|零下)?([一二两三四五六七八九十])(\p{Han}{0,4})(?:$|[\s，。；;！!？?、）)”"*])`)
 )
 
-// placesOf parses a number in Chinese such as 一百二十三万 or 二〇二四, and returns how many bytes it takes. If isClosed reports
-// that nothing else can follow the number, a last digit without a place value has the next lower one, as in 三万五;
-// otherwise, the digit belongs to the following text, as in 五万一年.
+// placesOf parses a number in Chinese such as 一百二十三万 or 二〇二四, and returns its length in bytes. If isClosed reports that
+// nothing else can follow the number, a last digit without a place value gets the next lower one, as in 三万五 (35,000);
+// otherwise, the digit belongs to the following text, as in 五万一年 (50,000 a year).
 func placesOf(numeral string, isClosed bool) (value int64, bytes int, isNumber bool) {
 	if !strings.ContainsFunc(numeral, func(r rune) bool { return placeValues[r] > 0 }) {
 		return digitByDigit(numeral)
@@ -92,7 +92,7 @@ func digitByDigit(numeral string) (value int64, bytes int, isNumber bool) {
 	return value, len(numeral), true
 }
 
-// readChinese reads fractions, decimals, and numbers of two or more Chinese numerals of which at least one is a place
+// readChinese returns fractions, decimals, and numbers of two or more Chinese numerals of which at least one is a place
 // value: these hardly ever mean anything else.
 func readChinese(text string) (found []Numeral) {
 	for _, at := range aChineseNumber.FindAllStringSubmatchIndex(text, -1) {
@@ -131,7 +131,8 @@ func readChinese(text string) (found []Numeral) {
 	return found
 }
 
-// addChineseParts evaluates 百分之, the digits after 点, and 分之.
+// addChineseParts applies the other parts of a number: 百分之 (percent), the digits after 点 (the decimal point), and 分之
+// (which makes a fraction).
 func (n *Numeral) addChineseParts(of, decimals, numerator string) {
 	scale := big.NewRat(1, 10)
 	for _, r := range decimals {
@@ -152,12 +153,12 @@ func (n *Numeral) addChineseParts(of, decimals, numerator string) {
 	}
 }
 
-// readSingleChinese reads single numerals where they can only be numbers. 一 before a noun is an article.
+// readSingleChinese returns single numerals where they can only be numbers; 一 before a noun is an article.
 func readSingleChinese(text string) (found []Numeral) {
 	for _, at := range aSingle.FindAllStringSubmatchIndex(text, -1) {
 		numeral, name := text[at[4]:at[5]], text[at[6]:at[7]]
 		if first, _ := utf8.DecodeRuneInString(name); chineseDigits[first] > 0 || placeValues[first] > 0 {
-			continue // 三三两两 is not a number
+			continue // 三三两两 means in twos and threes
 		}
 		if numeral == "十" && strings.HasPrefix(name, "分") && name != "分" && name != "分钟" {
 			continue // 十分 means very, as in 十分重要

@@ -25,8 +25,8 @@ const maxJSON = 1 << 20
 // errNoJSON means that an answer does not contain JSON.
 var errNoJSON = errors.New("not JSON")
 
-// answerJSON parses the JSON in an answer: the whole answer, or a value after thoughts, in prose or in a fence. The
-// last object counts; if there are no objects, the last list does.
+// answerJSON parses the JSON in an answer: the whole answer, or a value after thoughts, in prose or in a code fence. Of
+// several values, it returns the last object; if there are no objects, the last list.
 func answerJSON(answer string) (value any, err error) {
 	text := strings.TrimSpace(wire.AfterThoughts(strings.TrimPrefix(answer, "\uFEFF")))
 	if len(text) > maxJSON {
@@ -133,7 +133,7 @@ func rareSchemaReason(path string, invalid *jsonschema.ValidationError) string {
 	return reason.Because("schema.fails", path)
 }
 
-// ratio formats a number of a schema for a reason.
+// ratio formats a number from a schema for a reason.
 func ratio(number *big.Rat) string {
 	near, _ := number.Float64()
 	return figure(near)
@@ -155,7 +155,7 @@ func innermost(invalid *jsonschema.ValidationError) *jsonschema.ValidationError 
 	return invalid
 }
 
-// wrongSchema returns the error of a schema that cannot be compiled.
+// wrongSchema returns the error for a schema that cannot be compiled.
 func wrongSchema(err error) error {
 	var (
 		invalid   *jsonschema.SchemaValidationError
@@ -187,7 +187,7 @@ func wrongSchema(err error) error {
 	return wrong("schema", err, "schema.unusable")
 }
 
-// fragmentOf returns the part of a schema that an address names.
+// fragmentOf returns the fragment of an address, which names a part of a schema, with its #.
 func fragmentOf(address string) string {
 	_, fragment, _ := strings.Cut(address, "#")
 	return "#" + fragment
@@ -234,7 +234,7 @@ func newJSONSchema(config json.RawMessage) (*Rule, error) {
 // pathPlace matches the position of a path error in the library's message.
 var pathPlace = regexp.MustCompile(` at (\d+) in `)
 
-// wrongPath returns the error of a path that cannot be parsed.
+// wrongPath returns the error for a path that cannot be parsed.
 func wrongPath(path string, err error) error {
 	place := 1
 	if found := pathPlace.FindStringSubmatch(err.Error()); found != nil {
@@ -376,7 +376,8 @@ func sameJSON(a, b any) bool {
 	return a == b
 }
 
-// written returns a number in its original notation.
+// written returns a number as a json.Number, in its original notation if that is known. The result is false for any
+// other value.
 func written(value any) (json.Number, bool) {
 	switch value := value.(type) {
 	case json.Number:
@@ -389,7 +390,8 @@ func written(value any) (json.Number, bool) {
 	return "", false
 }
 
-// sameNumber compares numbers exactly, unless their exponents are too large for that.
+// sameNumber reports whether two numbers are equal. If they are too long to be compared exactly, it compares their
+// text.
 func sameNumber(a, b json.Number) bool {
 	one, isA := exactly(a)
 	other, isB := exactly(b)

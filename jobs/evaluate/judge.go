@@ -21,16 +21,16 @@ type LLMJudge struct {
 	Dimensions []string `json:"dimensions"`
 	// Threshold is the lowest Overall rating with which an answer passes.
 	Threshold *float64 `json:"threshold"`
-	// Votes is how often the model rates an answer; the median counts.
+	// Votes is the number of times that the model rates an answer; the median of the ratings is used.
 	Votes int `json:"votes"`
-	// Temperature is the sampling temperature; nil means the model's own.
+	// Temperature is the sampling temperature; nil means the model's default.
 	Temperature *float64 `json:"temperature"`
 }
 
 // Overall is the dimension that decides whether an answer passes.
 const Overall = "overall"
 
-// Limits of a judge.
+// Limits and defaults of a judge.
 const (
 	MaxVotes       = 9
 	maxDimensions  = 20
@@ -38,11 +38,11 @@ const (
 	maxTemperature = 2
 	// MaxRating is the best rating.
 	MaxRating = 100
-	// DefaultRating is the rating of every dimension if the model gives none.
+	// DefaultRating is the rating of every dimension if none of the model's replies can be read.
 	DefaultRating = 50
 	// threshold applies to judges that do not set one
 	threshold = 60
-	// MaxText is how many characters of an answer are judged.
+	// MaxText is the maximum number of characters of an answer that a judge is shown.
 	MaxText = 100_000
 )
 
@@ -54,7 +54,7 @@ var limits = map[string]Type{
 // DefaultDimensions returns the dimensions of a judge that does not set any.
 func DefaultDimensions() []string { return []string{Overall, "accuracy", "completeness", "relevance"} }
 
-// ParseJudge parses the configuration of an evaluator. Its error is a ConfigError.
+// ParseJudge parses a judge's configuration and fills in the defaults. Its error is a ConfigError.
 func ParseJudge(config json.RawMessage) (j LLMJudge, err error) {
 	if err := CheckConfig(Judge, config); err != nil {
 		return j, err
@@ -86,7 +86,7 @@ func (j *LLMJudge) fillIn() {
 	}
 }
 
-// check returns the fault of a configuration, as a ConfigError.
+// check returns a ConfigError if a value in the configuration is missing or invalid.
 func (j *LLMJudge) check() error {
 	wrong := func(field, detail string) error {
 		return &ConfigError{Field: field, Detail: detail, Limit: limits[field]}

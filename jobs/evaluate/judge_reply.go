@@ -43,9 +43,9 @@ func JudgeUnreadable(reply []byte) string {
 	return reason.Because("judge.unreadable", strings.ToValidUTF8(string(wire.Cut(reply, wire.ExcerptBytes)), "\uFFFD"))
 }
 
-// Vote is a model's reply about an answer.
+// Vote holds the ratings in one of a model's replies.
 type Vote struct {
-	// Ratings are from 0 to 100, by dimension; dimensions that the model left out are missing.
+	// Ratings maps dimensions to ratings from 0 to 100; dimensions that the model left out are missing.
 	Ratings map[string]float64
 	Reason  string
 }
@@ -65,14 +65,14 @@ func (v Vote) overall() float64 {
 // Score returns the rating that decides, from 0 to 1.
 func (v Vote) Score() float64 { return v.overall() / MaxRating }
 
-// maxRead is how many of the last bytes of a reply are read.
+// maxRead is the number of bytes that are read at the end of a reply.
 const maxRead = 200_000
 
-// Read reads a model's ratings: one JSON object, in any notation that wire.Passages accepts, or else lines such as
-// "overall: 90". The last object with a rating counts, because models quote before they conclude; a reply that begins
-// with one rating and ends with another is ambiguous. isRead is false if there is no rating, if the reply is
-// ambiguous about Overall, or if Overall is present but is not a number from 0 to 100: no other dimension replaces
-// it.
+// Read returns the ratings in a model's reply. They are in a JSON object, in any notation that wire.Passages accepts,
+// or else in lines such as "overall: 90". The last object with a rating wins, because models quote before they
+// conclude; a reply that begins with one rating and ends with another is ambiguous. isRead is false if there is no
+// rating, if the reply is ambiguous about Overall, or if Overall is present but is not a number from 0 to 100: no other
+// dimension replaces it.
 func (j LLMJudge) Read(text string) (vote Vote, isRead bool) {
 	text = strings.TrimSpace(wire.AfterThoughts(text[max(0, len(text)-maxRead):]))
 	// the reply may be a JSON string that contains the JSON
@@ -134,7 +134,7 @@ func (r *reading) rate(dimension string, value wire.Value) {
 	}
 }
 
-// add adds a part's ratings of dimensions that the whole has not rated yet.
+// add adds the ratings of a part, except for dimensions that r has already rated.
 func (r *reading) add(part reading) {
 	if _, isThere := r.ratings[Overall]; !isThere && part.isInvalid {
 		r.isInvalid = true
@@ -161,8 +161,8 @@ var (
 // maxNesting is the maximum nesting of objects and lists in which ratings are searched for.
 const maxNesting = 4
 
-// read reads the ratings in a value: under the names of the dimensions, in a list of names with scores, or in an object
-// or list within it, because some models wrap them.
+// read returns the ratings in a value. They may be under the names of the dimensions, in a list of names with scores,
+// or, because some models wrap them, in an object or list inside the value.
 func (j LLMJudge) read(value wire.Value, depth int) reading {
 	found, within := reading{ratings: map[string]float64{}}, reading{ratings: map[string]float64{}}
 	if depth > maxNesting {
@@ -191,8 +191,8 @@ func (j LLMJudge) read(value wire.Value, depth int) reading {
 	return found
 }
 
-// merge adds the ratings of another part of the same whole: the parts must not contradict each other about
-// Overall.
+// merge adds the ratings of another part of the same reply. If the two parts contradict each other about Overall, the
+// ratings are invalid.
 func (r *reading) merge(part reading) {
 	before, isThere := r.ratings[Overall]
 	if now, isAgain := part.ratings[Overall]; isThere && isAgain && now != before {
@@ -202,7 +202,7 @@ func (r *reading) merge(part reading) {
 	r.add(part)
 }
 
-// rateWith rates a dimension with a value, which may be an object with a score and a reason.
+// rateWith records a dimension's rating from a value, which may be an object with a score and a reason.
 func (j LLMJudge) rateWith(r *reading, dimension string, value wire.Value) {
 	score := value
 	for _, field := range value.Fields {
@@ -260,11 +260,10 @@ func textIn(value wire.Value) string {
 var aLine = regexp.MustCompile(
 	`^\s*(?:[-*•]\s+)?[*_"'“‘]*([^:：=*_"'“”‘’]{1,40}?)[*_"'”’]*\s*[:：=]\s*[*_"'“‘]*(.+?)[*_"'”’,;，；。\s]*$`)
 
-// maxWord is the maximum length, in characters, of a line whose rating is a word: a longer line without a digit is
-// prose.
+// maxWord is the maximum length, in characters, of a rating that is a word: a longer text without a digit is prose.
 const maxWord = 20
 
-// readLines reads ratings from lines.
+// readLines returns the ratings in lines such as "overall: 90".
 func (j LLMJudge) readLines(text string) reading {
 	found := reading{ratings: map[string]float64{}}
 	for line := range strings.Lines(text) {
@@ -286,7 +285,7 @@ func (j LLMJudge) readLines(text string) reading {
 // rated matches a rating in a text: 85, 85/100, 85分, 85 %.
 var rated = regexp.MustCompile(`^\s*\+?(\d+(?:\.\d+)?)\s*(?:分?\s*/\s*100\s*分?|out of 100|分|%|points?)?\s*$`)
 
-// ratingOf parses a rating from 0 to 100, in digits of any width.
+// ratingOf parses a rating from 0 to 100; its digits may be full-width.
 func ratingOf(value wire.Value) (rating float64, isRating bool) {
 	switch value.Kind {
 	case wire.Number:
@@ -307,7 +306,7 @@ func ratingOf(value wire.Value) (rating float64, isRating bool) {
 
 // JudgeVerdict is the result of a judge's votes.
 type JudgeVerdict struct {
-	// Ratings are the medians of the rated dimensions, from 0 to 100.
+	// Ratings maps each rated dimension to its median rating, from 0 to 100.
 	Ratings map[string]float64
 	// Score is Overall or, without it, the mean of the dimensions, from 0 to 1. Passed is nil if IsDefault is set.
 	Score  float64
@@ -347,7 +346,7 @@ func (j LLMJudge) VotesIn(replies string) (scores []float64) {
 	return scores
 }
 
-// Decide combines the readable votes.
+// Decide combines the readable votes into a verdict; without votes, every rating is DefaultRating.
 func (j LLMJudge) Decide(votes []Vote) JudgeVerdict {
 	if len(votes) == 0 {
 		verdict := JudgeVerdict{Ratings: map[string]float64{}, Score: float64(DefaultRating) / MaxRating, IsDefault: true}

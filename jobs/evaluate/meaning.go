@@ -11,8 +11,8 @@ import (
 )
 
 // Grouper groups the answers to one question by meaning, using a model: it writes the prompts, reads the replies, and
-// decides. The first prompt has the answers in random order; if its reply is not certain, a second one has them in
-// reverse order.
+// decides. The first prompt has the answers in random order; if the reply to it is not certain, a second prompt has
+// them in reverse order.
 type Grouper struct {
 	question string
 	// texts are the answers to group; those that differ only in format count as one. isCut reports which of them are
@@ -28,8 +28,8 @@ type Grouper struct {
 }
 
 const (
-	// maxGrouped is how many different texts a model is asked to group; each of the remaining ones forms its own
-	// group, which is unsure.
+	// maxGrouped is the maximum number of different texts that a model is asked to group; each text beyond it becomes
+	// an unsure group of its own.
 	maxGrouped = 60
 	// MaxNote is the maximum length of a group's note in characters.
 	MaxNote = 200
@@ -65,7 +65,7 @@ func (g *Grouper) Ask(isAgain bool, mark string) JudgeTexts {
 	return JudgeTexts{System: fmt.Sprintf(groupSystem, mark, mark, len(g.order)), User: user.String()}
 }
 
-// shown returns the text at a place in a prompt.
+// shown returns the text, as its index in texts, at a place in a prompt.
 func (g *Grouper) shown(place int, isAgain bool) int {
 	if isAgain {
 		return g.order[len(g.order)-1-place]
@@ -84,17 +84,17 @@ Reply with one JSON object and nothing else: {"groups": [[1, 3], [2]], "notes": 
 
 // Reply is a model's grouping of a grouper's texts.
 type Reply struct {
-	// groups is the group of each text, notes has a line for each group.
+	// groups has the index of each text's group; notes has a line for each group.
 	groups []int
 	notes  []string
-	// unsure marks the texts that the reply did not place, placed more than once, or placed with doubt; alone marks the
-	// first two, each of which is a group of its own.
+	// unsure marks the texts that the reply did not place, placed more than once, or was unsure about. alone marks only
+	// the texts that it did not place or placed more than once: each becomes a group of its own.
 	unsure, alone []bool
 }
 
-// Read reads a model's reply to the first prompt or, if isAgain is set, to the second. isRead is false if the reply
-// contains no groups or contradicts itself. A text that the reply does not place, or places more than once, is unsure
-// and forms its own group.
+// Read parses a model's reply to the first prompt or, if isAgain is set, to the second. isRead is false if the reply
+// contains no groups or contradicts itself. A text that the reply does not place, or places more than once, is marked
+// as unsure and becomes a group of its own.
 func (g *Grouper) Read(text string, isAgain bool) (reply Reply, isRead bool) {
 	said, isRead := readGroups(text, len(g.order))
 	if !isRead {
@@ -135,8 +135,8 @@ func (g *Grouper) Read(text string, isAgain bool) (reply Reply, isRead bool) {
 	return reply, true
 }
 
-// IsCertain reports whether a reply needs no second call: it is sure of all texts, and no group contains texts with
-// contradicting facts.
+// IsCertain reports whether a reply makes a second call unnecessary: no text is unsure, and no group contains texts
+// with contradicting facts.
 func (g *Grouper) IsCertain(reply Reply) bool {
 	for _, text := range g.order {
 		if reply.unsure[text] {
@@ -150,7 +150,7 @@ func (g *Grouper) IsCertain(reply Reply) bool {
 	return isCertain
 }
 
-// eachPair calls see with each pair of texts that the model was shown.
+// eachPair calls the function see with the indexes of each pair of texts that the model was shown.
 func (g *Grouper) eachPair(see func(a, b int)) {
 	shown := slices.Sorted(slices.Values(g.order))
 	for n, a := range shown {
@@ -173,7 +173,8 @@ func (g *Grouper) conflict(a, b int) bool {
 
 // Grouped holds the groups of the answers that a grouper was given.
 type Grouped struct {
-	// Groups is the group of each answer, from 0; Unsure reports, for each answer, whether its group is not certain.
+	// Groups has the number of each answer's group, from 0; Unsure reports for each answer whether its group is
+	// uncertain.
 	Groups []int
 	Unsure []bool
 	// Notes has a line for each group, which may be empty.
@@ -183,8 +184,8 @@ type Grouped struct {
 	IsDefault bool
 }
 
-// Decide combines the replies that could be read, at most two, in the order of the calls. Two texts are in one group
-// if the replies agree on that. Where the replies disagree, contradicting facts separate the texts; without a
+// Decide combines the replies that could be read, at most two, in the order of the calls. Two texts are in one group if
+// the replies agree that they are. Where the replies disagree, contradicting facts separate the texts; without a
 // contradiction, the texts are separate and unsure. A text in a group with another text that it contradicts is also
 // unsure.
 func (g *Grouper) Decide(replies []Reply) Grouped {
@@ -254,7 +255,8 @@ func (g *Grouper) together(replies []Reply) (groups []int) {
 	return groups
 }
 
-// doubt marks as unsure the text in the smaller group, or both texts if the groups are equal in size.
+// doubt marks one of two texts as unsure: the one in the group with fewer answers, or both if the groups are equal in
+// size.
 func (g *Grouper) doubt(unsure []bool, groups []int, a, b int) {
 	size := func(of int) (count int) {
 		for _, content := range g.contents {
@@ -269,7 +271,7 @@ func (g *Grouper) doubt(unsure []bool, groups []int, a, b int) {
 	unsure[b] = unsure[b] || sizeB <= sizeA
 }
 
-// spread applies the decisions about texts to the answers.
+// spread returns the decision for each answer, given the decisions about the texts.
 func (g *Grouper) spread(unsure []bool, groupOf func(text int) int) (decided Grouped) {
 	for _, content := range g.contents {
 		decided.Groups, decided.Unsure = append(decided.Groups, groupOf(content)), append(decided.Unsure, unsure[content])
@@ -277,7 +279,7 @@ func (g *Grouper) spread(unsure []bool, groupOf func(text int) int) (decided Gro
 	return decided
 }
 
-// notesOf returns a line for each group: the note of the last reply that has the same group.
+// notesOf returns a line for each group: the note of the last reply that has the same group, or an empty one.
 func notesOf(groups []int, replies []Reply) []string {
 	notes := make([]string, slices.Max(groups)+1)
 	for group := range notes {

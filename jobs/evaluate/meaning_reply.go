@@ -30,9 +30,9 @@ type saidGroup struct {
 	note    string
 }
 
-// readGroups reads the groups of count answers: one JSON object or list, in any notation that wire.Passages accepts,
-// or else lines such as "Group 1: 1, 3". The last object with groups counts, because models quote before they
-// conclude; a reply that ends with different groups than it began with contradicts itself.
+// readGroups returns the groups that a reply makes of count answers. They are in a JSON object or list, in any notation
+// that wire.Passages accepts, or else in lines such as "Group 1: 1, 3". The last object with groups wins, because
+// models quote before they conclude; a reply that ends with different groups than it began with contradicts itself.
 func readGroups(text string, count int) (said saidGroups, isRead bool) {
 	text = strings.TrimSpace(wire.AfterThoughts(text[max(0, len(text)-maxRead):]))
 	if inner, isJSON := wire.Loosely(wire.Unfenced(text)); isJSON && inner.Kind == wire.String { // JSON in a JSON text
@@ -85,8 +85,8 @@ var (
 	unsureNames = []string{"unsure", "uncertain", "unclear", "不确定", "存疑"}
 )
 
-// whole reads a grouping: an object with a member "groups" (which some models wrap in another object), or a list of
-// groups.
+// whole reads a grouping, and reports whether the value is one: an object with a member "groups" (which some models
+// wrap in another object), or a list of groups.
 func (r *groupReader) whole(value wire.Value, depth int) bool {
 	if depth > maxNesting {
 		return false
@@ -111,7 +111,7 @@ func (r *groupReader) whole(value wire.Value, depth int) bool {
 	return isRead || len(r.said.groups) == 0 && r.named(value)
 }
 
-// inMember reads the groups in an object's member "groups".
+// inMember reads the groups in an object's member "groups", and reports whether there are any.
 func (r *groupReader) inMember(value wire.Value, depth int) (isRead bool) {
 	for _, field := range value.Fields {
 		if !slices.Contains(groupNames, plainName(field.Name)) || field.Value.Kind <= wire.String {
@@ -129,7 +129,8 @@ func (r *groupReader) inMember(value wire.Value, depth int) (isRead bool) {
 	return isRead
 }
 
-// list reads a list of groups: lists of numbers, or objects with members and a note.
+// list reads a list of groups, which are lists of numbers, or objects with members and a note. It reports whether there
+// are any.
 func (r *groupReader) list(items []wire.Value) bool {
 	for _, item := range items {
 		var group saidGroup
@@ -153,7 +154,8 @@ func (r *groupReader) list(items []wire.Value) bool {
 	return len(r.said.groups) > 0
 }
 
-// named reads an object whose members are groups, {"A": [1, 3], "B": [2]}, or answers, {"1": "A", "2": "B"}.
+// named reads an object whose members are groups, {"A": [1, 3], "B": [2]}, or answers, {"1": "A", "2": "B"}. It reports
+// whether there are any.
 func (r *groupReader) named(value wire.Value) bool {
 	byName := map[string]int{}
 	for _, field := range value.Fields {
@@ -198,8 +200,8 @@ func (r *groupReader) notes(value wire.Value) {
 	}
 }
 
-// members returns the places of the answers that a value names: a number, a text with numbers, or a list of these. An
-// answer that occurs twice in one list counts once.
+// members returns the places of the answers that a value names; the value can be a number, a text with numbers, or a
+// list of these. An answer that occurs twice in one list is returned once.
 func (r *groupReader) members(value wire.Value) (places []int) {
 	switch value.Kind {
 	case wire.Number:
@@ -232,8 +234,8 @@ func (r *groupReader) members(value wire.Value) (places []int) {
 // numbers matches a number in a text.
 var numbers = regexp.MustCompile(`\d+(?:\.\d+)?`)
 
-// place returns the place of the answer with a number, which may be part of a text. If there is no such answer, the
-// reply is marked as confused.
+// place returns the place of the answer whose number is in a text. If there is no such answer, the reply is marked as
+// confused.
 func (r *groupReader) place(text string) (place int, isNumber bool) {
 	number, err := strconv.ParseFloat(numbers.FindString(norm.NFKC.String(text)), 64)
 	if err != nil {
@@ -254,7 +256,7 @@ var aGroup = regexp.MustCompile(
 var theMembers = regexp.MustCompile(
 	`(?i)^[\s\[(（{]*((?:(?:answers?|回答|答案|and|和|与|、|,|，|&|#|\s)*\d+)+)[\s\])）}]*[-–—:：,，.。;；]*\s*(.*)$`)
 
-// lines reads groups from lines.
+// lines adds the groups in lines such as "Group 1: 1, 3".
 func (r *groupReader) lines(text string) {
 	for line := range strings.Lines(norm.NFKC.String(text)) {
 		match := aGroup.FindStringSubmatch(strings.TrimSpace(line))

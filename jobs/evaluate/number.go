@@ -11,20 +11,21 @@ import (
 	"wending/jobs/reason"
 )
 
-// Which numbers in an answer count.
+// The numbers of an answer that can be compared with the expected one, besides anyOf.
 const (
 	firstOf = "first"
 	lastOne = "last"
 )
 
-// numberWithin is how many bytes of a text are searched for its first or last number, numbersWithin for any number.
+// numberWithin is the number of bytes around the first or last number of a text that are read for it. numbersWithin is
+// the maximum length, in bytes, of a text in which any number may match.
 const (
 	numberWithin  = 20_000
 	numbersWithin = 200_000
 )
 
-// numbersOf returns the numbers of a text that count, the decisive one last. It returns errLimit if the text is too
-// long.
+// numbersOf returns the numbers of a text, with the one that which selects (the first or the last) at the end. It
+// returns errLimit if any number may match and the text is too long.
 func numbersOf(text, which string) ([]Numeral, error) {
 	isNumeral := func(r rune) bool { return unicode.IsDigit(r) || chineseDigits[r] > 0 || placeValues[r] > 0 }
 	switch first, last := strings.IndexFunc(text, isNumeral), strings.LastIndexFunc(text, isNumeral); {
@@ -44,7 +45,7 @@ func numbersOf(text, which string) ([]Numeral, error) {
 	return numbers, nil
 }
 
-// expectedNumber returns the number that a text expects: the last one that is not an ordinal or, if there is none, the
+// expectedNumber returns the number in an expected value: the last one that is not an ordinal or, if there is none, the
 // last ordinal.
 func expectedNumber(text string) (number Numeral, isThere bool) {
 	numbers, _ := numbersOf(text, lastOne)
@@ -88,7 +89,7 @@ type closeness struct {
 	isRelative bool
 }
 
-// holds reports whether a number matches the expected one; for a date all expected parts must match.
+// holds reports whether a number matches the expected one; for a date, all expected parts must match.
 func (c closeness) holds(is, should Numeral) bool {
 	if is.Unit == "" || should.Unit == "" {
 		return c.isNear(is.Value, should.Value)

@@ -12,21 +12,21 @@ import (
 
 // Numeral is a number that a text states.
 type Numeral struct {
-	// Value is the numeric value, with signs, 万 and 亿, powers of ten, percent and fractions applied. It is nil if
-	// the number is too long.
+	// Value is the numeric value, with signs, 万 (10⁴) and 亿 (10⁸), powers of ten, percent and fractions applied. It is
+	// nil if the number is too long.
 	Value *big.Rat
-	// Written is the number in its original notation, at the bytes From to To.
+	// Written is the number in its original notation; it begins at byte From and ends before byte To.
 	Written  string
 	From, To int
-	// Unit is 年, 月 or 日 for a part of a date, and Date holds all parts of that date; for other numbers both are
-	// empty.
+	// Unit is 年 (year), 月 (month) or 日 (day) for a part of a date, and Date holds all parts of that date; for other
+	// numbers both are empty.
 	Unit string
 	Date []Numeral
-	// IsOrdinal reports that the number gives a position in a sequence: 第3题.
+	// IsOrdinal reports that the number gives a position in a sequence, as in 第3题 (question 3).
 	IsOrdinal bool
 }
 
-// Limits of numbers: how many digits a number may have, and how large its power of ten may be.
+// Limits on numbers: the maximum number of digits, and the maximum power of ten.
 const (
 	maxDigits   = 400
 	maxExponent = 400
@@ -72,8 +72,8 @@ func plainWidth(text string) string {
 	}, strings.ToValidUTF8(text, " "))
 }
 
-// These match references, which do not state a number: addresses, citation marks, references to other places, and
-// list numbers. The reference is the first matching group, or the whole match.
+// These match references, whose numbers are not statements of the text: addresses, citation marks, references to other
+// places, and list numbers. The reference is the first matching group, or the whole match.
 var (
 	anAddress = regexp.MustCompile(`(?i)\b(?:https?://|www\.)[^\s<>"'，。；）)】\]]+`)
 	aCitation = regexp.MustCompile(`(?i)\[\^?\d{1,3}(?:\s*[,，、;；-]\s*\^?\d{1,3})*\]|【\^?\d[^】\n]{0,40}】` +
@@ -115,7 +115,7 @@ func withoutReferences(text string) string {
 	return string(plain)
 }
 
-// The forms of dates: 2024年5月1日, 5月1日, 5月, 二〇二四年五月一日, 2024-05-01.
+// The forms of dates: 2024年5月1日 (1 May 2024), 5月1日, 5月, 二〇二四年五月一日, 2024-05-01.
 var (
 	aDate = regexp.MustCompile(
 		`(\d{1,4})\s*年(?:\s*(\d{1,2})\s*月(?:份?\s*(\d{1,2})\s*[日号])?)?|(\d{1,2})\s*月(?:份?\s*(\d{1,2})\s*[日号])?`)
@@ -123,7 +123,7 @@ var (
 	isoDate  = regexp.MustCompile(`\b(\d{4})([-/.])(\d{1,2})([-/.])(\d{1,2})\b`)
 )
 
-// readDates reads the parts of dates, each of which is a number with its unit.
+// readDates returns the parts of dates, each as a number with its unit.
 func readDates(text string) (found []Numeral) {
 	add := func(at []int, units ...string) {
 		var date []Numeral
@@ -145,7 +145,7 @@ func readDates(text string) (found []Numeral) {
 		found = append(found, date...)
 	}
 	for _, at := range aDate.FindAllStringSubmatchIndex(text, -1) {
-		if before := text[:at[0]]; !endsWithDigit(before) && !strings.HasSuffix(before, ".") { // 1.5年 is a duration
+		if before := text[:at[0]]; !endsWithDigit(before) && !strings.HasSuffix(before, ".") { // 1.5年 is 1.5 years
 			add(at, "年", "月", "日", "月", "日")
 		}
 	}
@@ -164,8 +164,8 @@ func readDates(text string) (found []Numeral) {
 var aNumber = regexp.MustCompile(
 	`[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|\.[0-9]+`)
 
-// The parts of a number after its digits: the rest of 1 1/2, a power of ten or of the number, a denominator, 万 and
-// similar characters, a percent sign.
+// The parts of a number after its digits: the fraction in 1 1/2, a power of ten, an exponent of the number itself, a
+// denominator, 万 (10⁴) and similar characters, a percent sign.
 var (
 	raised     = `[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+`
 	aMixedPart = regexp.MustCompile(`^ (\d+)/(\d+)`)
@@ -200,7 +200,7 @@ func overwritten(text string, known []Numeral, with byte) string {
 	return string(plain)
 }
 
-// readDigits reads the numbers that are written in digits.
+// readDigits returns the numbers that are written in digits.
 func readDigits(text string) (found []Numeral) {
 	text = latexFrac.ReplaceAllStringFunc(text, func(fraction string) string {
 		parts := latexFrac.FindStringSubmatch(fraction)
@@ -246,7 +246,7 @@ func (n *Numeral) times(factor *big.Rat, bytes int) {
 	}
 }
 
-// readBehind evaluates the text after the digits.
+// readBehind applies the text after the digits to the number.
 func (n *Numeral) readBehind(text string) {
 	rest := firstOfRest(text[n.To:])
 	if match := aMixedPart.FindStringSubmatch(rest); match != nil && n.Value != nil && n.Value.IsInt() {
@@ -274,8 +274,8 @@ func (n *Numeral) readBehind(text string) {
 	}
 }
 
-// multiplierAt returns the factor of 万 and similar characters at the beginning of a text, and their length in
-// bytes; 0 means that there are none.
+// multiplierAt returns the factor of 万 (10⁴) and similar characters at the beginning of a text, and their length in
+// bytes; both are 0 if there are none.
 func multiplierAt(text string) (factor int64, bytes int) {
 	match := aMultiplier.FindStringSubmatch(text)
 	if match == nil || noMultiplier.MatchString(text) {
@@ -288,8 +288,8 @@ func multiplierAt(text string) (factor int64, bytes int) {
 	return factor, len(match[0])
 }
 
-// readMultipliers evaluates 万, 亿 and similar characters, and smaller numbers that follow directly: 1亿2000万, 3万5千,
-// 3万5, 3万5000.
+// readMultipliers applies 万 (10⁴), 亿 (10⁸) and similar characters, and adds smaller numbers that follow directly:
+// 1亿2000万, 3万5千, 3万5, 3万5000.
 func (n *Numeral) readMultipliers(text string) {
 	unit, length := multiplierAt(firstOfRest(text[n.To:]))
 	if unit == 0 {
@@ -317,7 +317,7 @@ func (n *Numeral) readMultipliers(text string) {
 	}
 }
 
-// readBefore evaluates the text before the digits.
+// readBefore applies the text before the digits to the number.
 func (n *Numeral) readBefore(text string) {
 	if head := aPartHead.FindStringSubmatch(lastOf(text[:n.From])); head != nil {
 		n.times(big.NewRat(1, placeValues[[]rune(head[1])[0]]), 0)
@@ -347,7 +347,7 @@ func (n *Numeral) negate(from int) {
 var lowered = strings.NewReplacer("⁰", "0", "¹", "1", "²", "2", "³", "3", "⁴", "4", "⁵", "5", "⁶", "6", "⁷", "7", "⁸",
 	"8", "⁹", "9", "⁻", "-", "⁺", "+")
 
-// exponentOf returns an exponent, given a match in one of the notations.
+// exponentOf returns an exponent in ordinary digits, given the groups of a match in any of the notations.
 func exponentOf(groups []string) string {
 	return strings.TrimPrefix(lowered.Replace(strings.Join(groups, "")), "+")
 }
@@ -401,7 +401,7 @@ func endsWithDigit(text string) bool {
 	return text != "" && text[len(text)-1] >= '0' && text[len(text)-1] <= '9'
 }
 
-// endsWithWord reports whether a text ends with an ASCII letter or digit, or with the end of an expression.
+// endsWithWord reports whether a text ends with an ASCII letter or digit, or with a closing parenthesis.
 func endsWithWord(text string) bool {
 	if text == "" {
 		return false

@@ -11,8 +11,8 @@ import (
 	"wending/jobs/reason"
 )
 
-// maxInstructions is how many instructions a pattern may compile to. maxSteps limits the steps of matching: in the
-// worst case, one for each instruction and byte of the text.
+// maxInstructions is the maximum number of instructions that a pattern may compile to. maxSteps limits the steps of
+// matching: in the worst case, one for each instruction and byte of the text.
 const (
 	maxInstructions = 5000
 	maxSteps        = 50_000_000
@@ -51,7 +51,7 @@ const maxPart = 40
 
 var errLargePattern = errors.New("the pattern is too large once its repetitions are expanded")
 
-// wrongPattern returns the error of a pattern that cannot be compiled.
+// wrongPattern returns the error for a pattern that cannot be compiled.
 func wrongPattern(text string, err error) error {
 	part, key := text, "regex.other"
 	if found := (*syntax.Error)(nil); errors.As(err, &found) {

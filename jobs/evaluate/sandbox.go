@@ -24,7 +24,7 @@ import (
 // childVariable is set in the environment of a child process.
 const childVariable = "WENDING_RULES_CHILD"
 
-// Limits of one compilation or evaluation in a child, and of the child itself.
+// Limits on one compilation or evaluation in a child, and on the child itself.
 const (
 	maxCPU      = 2 * time.Second
 	maxMemory   = 256 << 20
@@ -66,7 +66,7 @@ func newPool() *pool {
 	return &pool{idle: make(chan *child, runtime.NumCPU()), working: make(chan struct{}, runtime.NumCPU())}
 }
 
-// children is shared by all rules, so that their use of resources is bounded for the whole process.
+// children is shared by all rules, so that it limits the resources that the whole process uses for them.
 var children = newPool()
 
 // child is a running child process.
@@ -255,7 +255,7 @@ func confine(ctx context.Context, kind Kind, config json.RawMessage) (*Rule, err
 	return &Rule{expected: ready.Expected, variables: ready.Variables, needsExpected: ready.NeedsExpected, own: &own}, nil
 }
 
-// ask has a child process judge an answer by the rule.
+// ask has a child process judge an answer by this rule.
 func (r *Rule) ask(ctx context.Context, subject Subject, expected string) (Verdict, error) {
 	one := *r.own
 	one.Expected = expected

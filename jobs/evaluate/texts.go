@@ -16,7 +16,7 @@ import (
 )
 
 // plainForm normalises letters, digits and punctuation of every width and shape (NFKC), and composes characters. It
-// does not touch other characters that NFKC would change: ² is not 2.
+// does not change other characters that NFKC would change: ² does not become 2.
 func plainForm(text string) string {
 	var plain strings.Builder
 	for _, r := range width.Fold.String(text) {
@@ -64,7 +64,8 @@ func newExact(config json.RawMessage) (*Rule, error) {
 	}}, nil
 }
 
-// maxSearched is how many bytes are searched in total: the answer's bytes, once for each text that is searched for.
+// maxSearched is the maximum number of bytes that are searched in total: the answer's length times the number of texts
+// that it is searched for.
 const maxSearched = 64 << 20
 
 // The modes of contains.
