@@ -12,8 +12,9 @@ import (
 // Comment is what a reader of a link typed.
 type Comment struct{ Name, Text string }
 
-// Checked returns the comment in its stored form: a name that looks like what it is, and a text without control and
-// formatting characters, which could hide or reorder it. Faults are returned as FieldErrors of "name" and "comment".
+// Checked returns the comment in its stored form: the name without misleading characters, and the text without control
+// and formatting characters, which could hide or reorder it. Faults are returned as FieldErrors of "name" and
+// "comment".
 func (given Comment) Checked() (Comment, error) {
 	var c checks
 	checked := Comment{Name: people.CleanName(given.Name)}

@@ -42,7 +42,8 @@ var (
 	// ErrOfProvider means that an account has no password here, because the OpenID Connect provider or the LDAP directory
 	// signs its owner in.
 	ErrOfProvider = errors.New("the account signs in through the OpenID Connect provider or the LDAP directory")
-	// ErrDisabled and ErrNoGroup refuse an account to a user whom the provider or directory has signed in.
+	// ErrDisabled and ErrNoGroup are returned when a provider or directory has signed in a user who may not use the
+	// product.
 	ErrDisabled = errors.New("the account is disabled")
 	ErrNoGroup  = errors.New("none of the provider's groups has a role here")
 	// ErrNotFinished means that a task has no report yet.
@@ -53,9 +54,9 @@ var (
 type FieldError struct {
 	Field string
 	Err   error
-	// Least and Most are the limits of a number.
+	// Least and Most are the limits of a number that is out of range.
 	Least, Most int
-	// Of is the value of the other field on which the choices depend.
+	// Of is the value of another field that determines which values are allowed.
 	Of string
 }
 
@@ -114,7 +115,7 @@ func (c *checks) days(days, least int) time.Duration {
 
 func (c *checks) err() error { return errors.Join(*c...) }
 
-// NewUser describes an account with its first project.
+// NewUser describes a new account and its role in its first project.
 type NewUser struct {
 	Name, Password      string
 	IsAdmin, MustChange bool
@@ -122,7 +123,7 @@ type NewUser struct {
 	Role                people.Role
 }
 
-// UserDraft is an account that has passed the checks.
+// UserDraft is a new account that has passed the checks.
 type UserDraft struct {
 	people.User
 	membership people.Membership
@@ -175,7 +176,7 @@ func (s Service) AddUser(ctx context.Context, draft UserDraft) (people.User, err
 	return s.store.User(ctx, draft.ID)
 }
 
-// Change is a change of an account; nil leaves a field as it is.
+// Change describes a change to an account; nil leaves a field as it is.
 type Change struct {
 	// Password ends the account's sessions and tokens; IsDisabled ends only its sessions.
 	Password            *string
@@ -393,7 +394,7 @@ type NewToken struct {
 	Days int
 }
 
-// TokenDraft is a token that has passed the checks.
+// TokenDraft is a new token that has passed the checks.
 type TokenDraft struct {
 	people.Token
 	lasts time.Duration
@@ -472,11 +473,11 @@ type ToShare struct {
 	// QuestionID or UnitID names what a replay shows.
 	QuestionID string
 	UnitID     int64
-	// ItemIDs are the only questions that a link to answers shows; nil means all.
+	// ItemIDs are the questions that a link to answers is limited to; nil means all.
 	ItemIDs []int64
-	// Filters chose ItemIDs, as a query; empty if there are none.
+	// Filters is the query that chose ItemIDs; empty if there is none.
 	Filters string
-	// Comments is who sees the comments of the link's readers; empty means that they may not comment.
+	// Comments says who sees the comments of the link's readers; empty means that they may not comment.
 	Comments people.CommentMode
 	Days     int
 }

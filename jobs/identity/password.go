@@ -17,13 +17,13 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// The limits of a password's length, in characters.
+// Limits on a password's length, in characters.
 const (
 	MinPassword = 10
 	MaxPassword = 256
 )
 
-// Reasons for refusing a password.
+// The reasons for refusing a password.
 var (
 	ErrPasswordShort  = errors.New("the password is too short")
 	ErrPasswordLong   = errors.New("the password is too long")
@@ -91,7 +91,7 @@ func normalised(text string) string { return norm.NFKC.String(text) }
 // params make a hash cost 19 MiB and about 30 ms, the minimum that OWASP recommends.
 var params = &argon2id.Params{Memory: 19 << 10, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 
-// places limits how many passwords are hashed at once, because each takes params.Memory.
+// places limits the number of passwords that are hashed at once, because each takes params.Memory KiB.
 var places = semaphore.NewWeighted(4)
 
 // HashPassword returns the stored form of a password. It waits while too many are being hashed.

@@ -17,7 +17,7 @@ import (
 // MaxViewQuery is the maximum length of the query of a saved view, in characters.
 const MaxViewQuery = 4000
 
-// Reasons for refusing a saved view.
+// The reasons for refusing a saved view.
 var (
 	ErrViewKind      = errors.New("unknown kind of view")
 	ErrViewEmpty     = errors.New("a view needs at least one filter or an order")
@@ -28,7 +28,7 @@ var (
 // columnPrefix is the prefix of parameters that are named after columns of datasets.
 const columnPrefix = "column."
 
-// viewParameters are the parameters of pages that views keep, by kind: filters and orders, but not the page number.
+// viewParameters lists the page parameters that views of each kind keep: filters and orders, but not the page number.
 var viewParameters = map[people.ViewKind][]string{
 	people.QuestionViews: {
 		"filter", "review", "reason", "sort", "search", "series", "variant", "finish_reason", "error_code",
@@ -43,7 +43,8 @@ var viewParameters = map[people.ViewKind][]string{
 	},
 }
 
-// shareFilters stands for the filters of links to answers, which are read like a view of questions.
+// shareFilters is the kind under which the filters of links to answers are checked, in the same way as a view of
+// questions.
 const shareFilters people.ViewKind = "share"
 
 // ViewParameters returns the parameters that views of a kind keep.
@@ -52,7 +53,7 @@ func ViewParameters(kind string) []string { return viewParameters[people.ViewKin
 // View holds the values of a view that a page or a program saves.
 type View struct{ Name, Query string }
 
-// checkView returns the stored form of a view's values.
+// checkView returns a view's values in their stored form, and adds their faults to c.
 func checkView(c *checks, kind people.ViewKind, given View) (name, query string) {
 	name = c.name(given.Name)
 	if !slices.Contains(people.ViewKinds, kind) {
@@ -63,8 +64,8 @@ func checkView(c *checks, kind people.ViewKind, given View) (name, query string)
 	return name, values.Encode()
 }
 
-// query reads the query in a field: the parameters that views of a kind keep, with their values, of which there is at
-// least one.
+// query parses the query in a field, without its empty values. It is a fault if the query has a parameter that views of
+// the kind do not keep, or no parameters at all.
 func (c *checks) query(field string, kind people.ViewKind, text string) url.Values {
 	values, err := url.ParseQuery(strings.TrimPrefix(strings.TrimSpace(text), "?"))
 	if err != nil || !utf8.ValidString(text) || strings.ContainsRune(text, 0) || strings.Contains(text, "%00") {
@@ -97,15 +98,15 @@ func isKept(kind people.ViewKind, parameter string) bool {
 	return isColumn || slices.Contains(viewParameters[kind], parameter)
 }
 
-// ShareFilters reads the filters of a link to answers: a query such as the address of the answers has. Faults are
-// returned as FieldErrors of "filters".
+// ShareFilters parses the filters of a link to answers: a query like the one in the address of the answers page. Faults
+// are returned as FieldErrors of "filters".
 func ShareFilters(query string) (url.Values, error) {
 	var c checks
 	values := c.query("filters", shareFilters, query)
 	return values, c.err()
 }
 
-// FiltersIn returns the filters for a link in the query of a page's address, without other parameters.
+// FiltersIn returns the parameters of a page's query that can be filters of a link.
 func FiltersIn(query url.Values) url.Values {
 	filters := maps.Clone(query)
 	maps.DeleteFunc(filters, func(parameter string, _ []string) bool { return !isKept(shareFilters, parameter) })
@@ -157,7 +158,7 @@ func (s Service) RemoveView(ctx context.Context, projectID, id uuid.UUID) (view 
 	return view, s.store.RemoveView(ctx, projectID, id)
 }
 
-// viewTaken turns ErrNameTaken into a fault of the name.
+// viewTaken turns people.ErrNameTaken into a FieldError of "name".
 func viewTaken(err error) error {
 	if errors.Is(err, people.ErrNameTaken) {
 		return &FieldError{Field: "name", Err: people.ErrNameTaken}

@@ -63,7 +63,7 @@ func (s *Service) ImportAnswers(ctx context.Context, scope db.Scope, by db.Actor
 	return s.Store.Task(ctx, scope, task.ID)
 }
 
-// record returns the task in the form that the store expects.
+// record returns the task in the form that the store expects. home is the id of the task's project.
 func (n NewAnswers) record(home uuid.UUID, by db.Actor) db.NewTask {
 	settings := n.Settings
 	task := db.Task{
@@ -97,7 +97,7 @@ func (n NewAnswers) record(home uuid.UUID, by db.Actor) db.NewTask {
 	return record
 }
 
-// size returns approximately how many bytes the file's texts take.
+// size returns the approximate total size of the file's texts, in bytes.
 func (n NewAnswers) size() (size int64) {
 	for _, item := range n.File.Items {
 		size += int64(len(item.Question) + len(item.StandardAnswer))
@@ -108,7 +108,8 @@ func (n NewAnswers) size() (size int64) {
 	return size
 }
 
-// next returns a function that returns one run after another, with its approximate size, and nil after the last.
+// next returns an iterator over the file's runs. Each call returns a run and its approximate size in bytes; after the
+// last run, it returns nil.
 func (n NewAnswers) next() func() (*upkeep.ArchivedRun, int, error) {
 	item, place := 0, 0
 	return func() (*upkeep.ArchivedRun, int, error) {
@@ -123,7 +124,7 @@ func (n NewAnswers) next() func() (*upkeep.ArchivedRun, int, error) {
 	}
 }
 
-// storedRun returns a run in the form that the store expects.
+// storedRun returns a run in the form that the store expects, and its approximate size in bytes.
 func storedRun(questionID string, run answers.Run) (*upkeep.ArchivedRun, int, error) {
 	stored := &upkeep.ArchivedRun{
 		QuestionID: questionID, Variant: run.Variant, RunIndex: run.Index, Status: db.RunStatus(run.Status),

@@ -13,7 +13,7 @@ import (
 	"wending/db/report"
 )
 
-// assessedAtOnce is how many questions are assessed between two transactions.
+// assessedAtOnce is the number of questions that are assessed before their results are stored.
 const assessedAtOnce = 100
 
 // Assess stores how similar the answers to each of these questions of a task are, based on their current runs.
@@ -99,7 +99,7 @@ func assess(ctx context.Context, runs []report.AnsweredRun, task db.Task) (repor
 	return assessed, err
 }
 
-// countContents returns how many answers differ in more than format.
+// countContents returns the number of distinct answers; those that differ only in format count as one.
 func countContents(variants [][]measure.Answer) (count int) {
 	var distinct []string
 	known := map[string]bool{}
@@ -117,7 +117,7 @@ func countContents(variants [][]measure.Answer) (count int) {
 	return count
 }
 
-// AssessWhole assesses those of the given questions that have all their runs.
+// AssessWhole assesses those of the given questions that have all their planned runs.
 func AssessWhole(ctx context.Context, store *db.Store, task db.Task, itemIDs []int64) error {
 	whole, err := report.New(store).Whole(ctx, itemIDs)
 	if err != nil {
@@ -156,8 +156,8 @@ func AssessEnded(ctx context.Context, store *db.Store) (found bool, err error) {
 }
 
 const (
-	// comparedAtOnce is how many questions of two tasks are compared in one batch, comparedWithin the time after
-	// which the remaining ones are left to be compared on request.
+	// comparedAtOnce is the number of questions of two tasks that are compared in one batch; comparedWithin is the time
+	// after which the remaining ones are left to be compared on request.
 	comparedAtOnce = 50
 	comparedWithin = 5 * time.Second
 )

@@ -13,7 +13,7 @@ import (
 	"wending/jobs/secret"
 )
 
-// DefaultConfirmRuns is how many fresh runs confirm a change by default; the number can be 1 to MaxRuns.
+// DefaultConfirmRuns is the default number of fresh runs that confirm a change; 1 to MaxRuns are allowed.
 const DefaultConfirmRuns = 5
 
 // Sides are the sides of a comparison that a confirmation repeats.
@@ -26,7 +26,7 @@ const (
 	SecondSide Sides = "b"
 )
 
-// AllSides are all choices.
+// AllSides lists the possible values of Sides.
 var AllSides = []Sides{BothSides, SecondSide}
 
 // ConfirmedSide is a side of a comparison with the questions to repeat, in the same order on both sides.
@@ -40,7 +40,7 @@ type ConfirmedSide struct {
 type Confirmation struct {
 	A, B  ConfirmedSide
 	Sides Sides
-	// Runs is how many fresh runs each question gets on each repeated side.
+	// Runs is the number of fresh runs of each question on each repeated side.
 	Runs int
 }
 

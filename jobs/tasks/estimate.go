@@ -34,7 +34,7 @@ type Estimate struct {
 	Design     measure.Design
 	// DesignOf are the names of the tasks that the design was estimated from; empty if it is assumed.
 	DesignOf []string
-	// Clusters is how many independent groups of questions there are.
+	// Clusters is the number of independent groups of questions.
 	Clusters   int
 	Detectable measure.Detectable
 	// AtMost holds the maximum for an adaptive task, reached if every question gets all its runs; nil for other
@@ -152,7 +152,7 @@ func (s *Service) design(ctx context.Context, scope db.Scope, n New, e *Estimate
 	return nil
 }
 
-// clusters returns how many independent groups the questions form (metrics.md, Clusters).
+// clusters returns the number of independent groups that the questions form (metrics.md, Clusters).
 func (n New) clusters() int {
 	column := slices.Index(n.Dataset.VariableNames, n.ClusterBy)
 	named, alone := map[string]bool{}, 0
@@ -232,7 +232,7 @@ func (s *Service) loads(ctx context.Context, n New) (loads []load, err error) {
 	return loads, nil
 }
 
-// measure uses the last test of a saved target, if there is one, when no calls are known.
+// measure uses the last test of a saved target, if there is one, unless the duration of its calls is known.
 func (l *load) measure(ctx context.Context, results report.Report) (err error) {
 	if l.past.LatencyMS != nil {
 		return nil

@@ -59,7 +59,8 @@ func (s *Service) DatasetFile(ctx context.Context, task db.Task) (io.ReadSeekClo
 	return file, questions, err
 }
 
-// allQuestions writes a CSV file of a task's questions; the limits of datasets limit its size.
+// allQuestions returns a new CSV file of a task's questions. It is in memory, because the limits on datasets also limit
+// its size.
 func (s *Service) allQuestions(ctx context.Context, task db.Task) (io.ReadSeekCloser, Questions, error) {
 	questions := Questions{Name: strings.TrimSuffix(task.DatasetName, path.Ext(task.DatasetName)) + ".csv",
 		Extension: "csv"}
@@ -143,8 +144,8 @@ func (s *Service) PruneFiles(ctx context.Context, age time.Duration) error {
 	return failure
 }
 
-// Sweep tidies up after crashes that happened longer ago than age: it deletes files whose task was not stored or has
-// been removed, and moves the files of existing tasks into place.
+// Sweep tidies up after crashes that happened longer ago than age: it deletes the files of tasks that were not stored
+// or have been removed, and moves the files of existing tasks into place.
 func (s *Service) Sweep(ctx context.Context, age time.Duration) error {
 	failure := s.Files.Sweep(ctx, age)
 	entries, err := s.Files.List(ctx, pendingKey)

@@ -40,7 +40,7 @@ func (n New) JudgeCalls() (calls int) {
 	return calls
 }
 
-// votesOf returns how often a judge rates an answer; 0 if its configuration is not valid.
+// votesOf returns the number of times that a judge rates an answer; 0 if its configuration is not valid.
 func votesOf(evaluator NewEvaluator) int {
 	read, err := evaluate.ParseJudge(evaluator.Config)
 	if err != nil {
@@ -49,7 +49,7 @@ func votesOf(evaluator NewEvaluator) int {
 	return read.Votes
 }
 
-// Judges are a task's judges, by evaluator number.
+// Judges are a task's judges, keyed by evaluator number.
 type Judges map[int]evaluate.LLMJudge
 
 // JudgesOf parses the judges of a task's evaluators. A judge that this version of the program cannot parse has no
@@ -69,7 +69,7 @@ func JudgesOf(task db.Task) Judges {
 	return judges
 }
 
-// withTemperature returns a payload that sets a judge's temperature, in the place that the protocol has for it.
+// withTemperature returns a payload with a judge's temperature, in the member that the protocol uses for it.
 func withTemperature(payload json.RawMessage, spoken string, temperature *float64) (json.RawMessage, error) {
 	if temperature == nil {
 		return payload, nil
@@ -111,7 +111,8 @@ const (
 	valueOfHistory = "history"
 )
 
-// Subject reads the answer that a unit's judge rates, with the values for its template.
+// Subject returns the values for the template of a unit's judge, including the answer that it rates and the
+// conversation before it.
 func Subject(ctx context.Context, store *db.Store, task db.Task, unit db.Unit) (values map[string]string, err error) {
 	run, err := engine.NewEvaluations(store).Subject(ctx, *unit.SubjectRunID, evaluate.MaxText)
 	if err != nil {
@@ -136,8 +137,8 @@ func AskJudge(task db.Task, target db.Target, secrets Target, asked evaluate.LLM
 	return askModel(task, target, secrets, texts, unitID, fmt.Sprintf("wending-%s-%d-%d", launchID, unitID, vote))
 }
 
-// rulesAtOnce is how many questions the rules of a task judge between two transactions, ruledText how many characters
-// of each answer they see.
+// rulesAtOnce is the number of questions whose answers the rules judge in one batch; ruledText is the maximum number of
+// characters of an answer that they see.
 const (
 	rulesAtOnce = 20
 	ruledText   = 1 << 20

@@ -12,7 +12,7 @@ import (
 	"wending/jobs/agent/guard"
 )
 
-// Limits of a task.
+// Limits on a task.
 const (
 	MaxNameLength  = 64         // characters of its name
 	MaxRuns        = db.MaxRuns // runs of each question
@@ -32,7 +32,7 @@ const (
 	MostConfidence    = 0.999
 )
 
-// Limits of the entries that tasks copy from the library; lengths are in characters.
+// Limits on the entries that tasks copy from the library; lengths are in characters.
 const (
 	MaxEntryName    = 64      // of a name
 	MaxTemplate     = 100_000 // of a template
@@ -206,8 +206,8 @@ func CheckRuns(task db.Task, runs int) *InvalidError {
 	return nil
 }
 
-// CheckClusterBy returns why questions with these additional columns cannot be grouped by column; nil means that they
-// can, or that column is empty.
+// CheckClusterBy returns the fault of a column by which questions are grouped, which must be one of columns; nil means
+// that it is, or that column is empty.
 func CheckClusterBy(column string, columns []string) *InvalidError {
 	if column == "" || slices.Contains(columns, column) {
 		return nil
@@ -215,7 +215,7 @@ func CheckClusterBy(column string, columns []string) *InvalidError {
 	return &InvalidError{Field: "cluster_by", Problem: NotAChoice, Choices: columns}
 }
 
-// ParseAddress reads an address that may be called; nil means that the text is not one.
+// ParseAddress parses the address of an agent; nil means that the text is not an address that may be called.
 func ParseAddress(text string) *url.URL {
 	u, err := url.Parse(text)
 	if err != nil || !IsAgentURL(u) || len(text) > MaxAddress || HasControl(text) ||
@@ -225,7 +225,8 @@ func ParseAddress(text string) *url.URL {
 	return u
 }
 
-// isOtherScript reports whether a character of a host must be encoded before connecting.
+// isOtherScript reports whether a character is not ASCII: a host with such a character must be encoded before
+// connecting.
 func isOtherScript(r rune) bool { return r > unicode.MaxASCII }
 
 // HasControl reports whether a text contains control characters or is not UTF-8.
@@ -255,7 +256,7 @@ func (r *refusals) add(e *InvalidError) {
 	}
 }
 
-// invalid returns the faults of a task as one error; nil means that there are none.
+// invalid returns the first of a task's faults; nil means that there are none.
 func invalid(all []*InvalidError) error {
 	if len(all) == 0 {
 		return nil

@@ -53,7 +53,7 @@ func askModel(task db.Task, target db.Target, secrets Target, texts evaluate.Jud
 	return request
 }
 
-// addGrouper makes a saved model the one that groups a task's answers, numbered after the task's targets; it does
+// addGrouper sets the saved model that groups a task's answers, and numbers it after the task's targets. It does
 // nothing if the model is nil.
 func (s *Service) addGrouper(task *db.Task, model *NewTarget) error {
 	if model == nil {
@@ -71,7 +71,7 @@ func (s *Service) addGrouper(task *db.Task, model *NewTarget) error {
 	return nil
 }
 
-// MeaningCalls returns how many calls are needed to group the answers of a new task, if the answers to every question
+// MeaningCalls returns the number of calls that group the answers of a new task, if the answers to every question
 // differ and each first reply is certain; a question whose first reply is not certain takes two.
 func (n New) MeaningCalls() int {
 	if n.Meaning == nil || n.Dataset == nil || n.RunsPerItem*max(1, len(n.AllVariants())) < 2 {

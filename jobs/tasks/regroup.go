@@ -14,8 +14,8 @@ import (
 
 // Answers are the answers of a variant to a question, for people to group.
 type Answers struct {
-	// Runs are the run_index of the runs that have an answer. Contents has a number for each of them: runs whose answers
-	// differ at most in format have the same number, and are always in one group.
+	// Runs are the indexes (run_index) of the runs that have an answer. Contents has a number for each of them: runs
+	// whose answers differ at most in format have the same number, and are always in one group.
 	Runs, Contents []int
 	keys           [][]byte
 }
@@ -74,10 +74,10 @@ func (e *RegroupError) Error() string { return fmt.Sprintf("run %d is %s", e.Run
 type Regrouping struct {
 	ItemID  int64
 	Variant int
-	// Groups are groups of run_index; every run that has an answer is in one of them.
+	// Groups are the groups, each a list of run indexes; every run that has an answer is in one of them.
 	Groups   [][]int
 	Reviewer string
-	// Version is the version of people's grouping that the person has seen; 0 if there was none.
+	// Version is the version of the grouping that the person has seen; 0 if nobody had grouped the answers.
 	Version int
 }
 

@@ -25,8 +25,8 @@ func KnownNames() []string {
 	return []string{"question", "standard_answer", "question_id", "system_prompt", "user_context"}
 }
 
-// Values returns the values that templates can use for a row of the dataset, by name. names are the dataset's other
-// columns.
+// Values returns the values that templates can use for a row of the dataset, keyed by name. names are the dataset's
+// other columns.
 func Values(item db.Item, names []string) map[string]string {
 	values := map[string]string{}
 	for n, name := range names {
@@ -40,8 +40,8 @@ func Values(item db.Item, names []string) map[string]string {
 	return values
 }
 
-// Request returns the request for a question of one of the task's variants, to its target with these secrets. The
-// caller adds the idempotency key of the call.
+// Request returns the request that sends a question to the target of one of the task's variants; secrets are the
+// target's. The caller adds the idempotency key of the call.
 func Request(task db.Task, variant db.Variant, secrets Target, item db.Item) protocol.Request {
 	target, values := task.Targets[variant.Target-1], Values(item, task.VariableNames)
 	request := protocol.Request{
@@ -69,7 +69,7 @@ func Request(task db.Task, variant db.Variant, secrets Target, item db.Item) pro
 	return request
 }
 
-// Continue turns a request into a turn of a conversation, with the history.
+// Continue turns a request into a turn of a conversation, with the history of the conversation.
 func Continue(request *protocol.Request, task db.Task, variant db.Variant, turn engine.NextTurn, sessionID string) {
 	request.IsTurn, request.SessionID, request.ConversationID, request.BegunIn = true, sessionID,
 		turn.ConversationID, sessionID
@@ -166,14 +166,14 @@ func (s *Service) Input(ctx context.Context, task db.Task, run db.WholeRun) (Inp
 		Continue(&request, task, variant, turn, SessionID(run.LaunchID, run.UnitID))
 		request.IsTooLong = request.IsTooLong || isTooLong
 	}
-	// the request could not be made, which is not the fault of this question
+	// A body that cannot be built is shown as null.
 	if input.Body, err = request.Body(); err != nil {
 		input.Body = json.RawMessage("null")
 	}
 	return input, nil
 }
 
-// TextOf returns the text whose pointer Given returned; empty for nil.
+// TextOf returns the text to which a pointer from Given points; empty for nil.
 func TextOf(text *string) string {
 	if text == nil {
 		return ""

@@ -61,7 +61,7 @@ func Open(sealer *secret.Sealer, target db.Target) (t Target, err error) {
 	return t, err
 }
 
-// ReadPoll parses how a target is polled; nil means that it answers directly.
+// ReadPoll parses the stored description of how a target is polled; nil means that it answers directly.
 func ReadPoll(text *string) (*protocol.Poll, error) {
 	if text == nil {
 		return nil, nil
@@ -75,7 +75,7 @@ func IsPoll(poll protocol.Poll) bool {
 	return poll.URLPath != "" && poll.DonePath != "" && poll.ResultPath != "" && len(poll.DoneValues) > 0
 }
 
-// PollText encodes how a target is polled.
+// PollText encodes how a target is polled as JSON, the form in which it is stored.
 func PollText(poll *protocol.Poll) (*string, error) {
 	if poll == nil {
 		return nil, nil
@@ -84,8 +84,8 @@ func PollText(poll *protocol.Poll) (*string, error) {
 	return Given(string(text)), err
 }
 
-// Mask returns a function that redacts the secrets of a variant's requests in a text from its agent. client is the one
-// that calls agents.
+// Mask returns a function that redacts the secrets of a variant's requests in a text from its agent. client is the
+// client that calls the agent.
 func (s *Service) Mask(client *agent.Client, task db.Task, variant int) (func(string) string, error) {
 	target, err := Open(s.Sealer, task.Targets[task.Variants[variant-1].Target-1])
 	return client.Mask(protocol.Request{URL: target.URL, Headers: target.Headers}), err
@@ -134,7 +134,7 @@ func SealPlain(ctx context.Context, store *db.Store, sealer *secret.Sealer) (cou
 }
 
 // Reseal reseals, with the sealer's current key, the secrets sealed with its other keys. progress is called with the
-// number of resealed targets, and the number of targets whose secrets no key opens and which are left unchanged.
+// number of resealed targets, and the number of targets that are left unchanged because no key opens their secrets.
 // Reseal may run alongside processes that have the same keys, and resumes after an interruption.
 func Reseal(ctx context.Context, store *db.Store, sealer *secret.Sealer, progress func(changed, left int)) error {
 	again := func(target db.Target) (*db.Target, error) {

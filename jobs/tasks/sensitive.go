@@ -23,7 +23,7 @@ import (
 type SensitiveMatch struct {
 	// Row is the number of the question, from 1, or of its row if InFile is true; 0 means a prompt.
 	Row int `json:"row"`
-	// Column is the column of the question, valueOfAnswer for one of its answers, or the prompt.
+	// Column is the column of the question, valueOfAnswer for one of its answers, or the name of the prompt.
 	Column  string `json:"column"`
 	Pattern string `json:"pattern"`
 }
@@ -32,7 +32,7 @@ type SensitiveMatch struct {
 // it. Matches are the first places.
 type SensitiveError struct {
 	Matches []SensitiveMatch
-	// Places is how many places were found. The search for content that is forbidden ends after mostMatches.
+	// Places is the number of places that were found. The search for content that is forbidden ends after mostMatches.
 	Places int
 	// InFile is true if the matches are in the rows of a file whose questions are added to a task.
 	InFile bool
@@ -111,7 +111,7 @@ func (l *leaving) addPrompts(task db.Task) {
 	}
 }
 
-// checkLeaving checks the texts that a launch in a project sends, which the function add adds. If they match the
+// checkLeaving checks the texts that a launch in a project sends; the function add passes them to it. If they match the
 // project's patterns, it returns a *SensitiveError or, if a person has confirmed all places, the matching patterns. If
 // the project has no patterns, add is not called.
 func (s *Service) checkLeaving(ctx context.Context, projectID uuid.UUID,
@@ -210,8 +210,8 @@ func (s *Service) checkAnswers(ctx context.Context, task db.Task) error {
 	})
 }
 
-// Screen keeps content from the models that judge and group answers if the project does not allow it to be sent. It
-// works while a launch runs, because the answers did not exist when the launch was checked.
+// Screen makes sure that the models that judge and group answers are not sent content that the project does not allow.
+// It works while a launch runs, because the answers did not exist when the launch was checked.
 type Screen struct{ questions, answers people.Finder }
 
 // NewScreen returns the screen for trials in a project, in which nothing can be confirmed. usual are the patterns of
@@ -227,8 +227,8 @@ func NewLaunchScreen(ctx context.Context, store *db.Store, launchID uuid.UUID, u
 	return Screen{questions, answers}, err
 }
 
-// RefuseAnswer returns the outcome of a call that would show one of a judge's values although the project does not
-// allow it; nil if all may be sent.
+// RefuseAnswer checks the values that a judge would be sent. If one of them contains content that the project does not
+// allow, it returns the outcome with which the call fails; otherwise nil.
 func (s Screen) RefuseAnswer(ctx context.Context, values map[string]string) *protocol.Answer {
 	for name, value := range values {
 		finder := s.questions
@@ -242,7 +242,7 @@ func (s Screen) RefuseAnswer(ctx context.Context, values map[string]string) *pro
 	return nil
 }
 
-// RefuseAnswers is like RefuseAnswer, for the answers to a question that are grouped.
+// RefuseAnswers is like RefuseAnswer, for a question whose answers would be sent to the model that groups them.
 func (s Screen) RefuseAnswers(ctx context.Context, question string, answers []string) *protocol.Answer {
 	for _, answer := range answers {
 		if refusal := withheld(s.answers.Find(ctx, answer)); refusal != nil {
@@ -252,7 +252,7 @@ func (s Screen) RefuseAnswers(ctx context.Context, question string, answers []st
 	return withheld(s.questions.Find(ctx, question))
 }
 
-// withheld returns the outcome of a call whose text matches patterns; nil if there are none.
+// withheld returns the outcome of a call that is not made because its text matches patterns; nil if there are none.
 func withheld(patterns []string) *protocol.Answer {
 	if len(patterns) == 0 {
 		return nil
@@ -280,7 +280,7 @@ func (s *Service) checkRows(ctx context.Context, task db.Task, set *dataset.Data
 func (s *Service) CheckSample(ctx context.Context, projectID uuid.UUID, question, answer string,
 	system, userContext *string) error {
 	_, err := s.checkLeaving(ctx, projectID, func(l *leaving) error {
-		l.mayConfirm = false // a trial is not worth it
+		l.mayConfirm = false // nobody is asked to confirm a trial
 		l.addQuestion(1, question, answer, system, userContext, nil, nil)
 		return nil
 	})

@@ -47,13 +47,14 @@ type Service struct {
 	Sealer *secret.Sealer
 	// RateCeiling is the rate limit that no task may exceed: N/s, N/m or unlimited.
 	RateCeiling string
-	// MaxActiveTasks is how many tasks run at once; zero means no limit.
+	// MaxActiveTasks is the maximum number of tasks that run at once; zero means no limit.
 	MaxActiveTasks int
 	// DefaultRate is the rate limit of addresses that do not set one.
 	DefaultRate string
 	// MonthCost is the maximum cost per month in each currency, a decimal number; empty means no limit.
 	MonthCost string
-	// SensitivePatterns match what no launch may send. They apply to projects without their own (people.ParsePattern).
+	// SensitivePatterns match what no launch may send. They apply to projects without patterns of their own
+	// (people.ParsePattern).
 	SensitivePatterns []string
 	// Confirmed is called when a launch matches these patterns. It reports whether a person has confirmed that what was
 	// found may be sent; nil means that nobody can, as in a schedule.
@@ -109,8 +110,8 @@ func (s *Service) CallInterval(rate string) (interval time.Duration, isCeiling b
 // ErrNoSlot means that an agent's rate limit has no slot for a call soon.
 var ErrNoSlot = errors.New("the agent's rate limit currently allows no call")
 
-// AwaitSlot waits until an agent's rate limit has a slot for a call that belongs to no task, under its own rate. It
-// returns ErrNoSlot if no slot becomes free within patience.
+// AwaitSlot waits until an agent's rate limit has a slot for a call that belongs to no task; rate is the rate limit of
+// that call. It returns ErrNoSlot if no slot becomes free within patience.
 func (s *Service) AwaitSlot(ctx context.Context, agentURL, rate string, patience time.Duration) error {
 	address, err := url.Parse(agentURL)
 	if err != nil {
@@ -135,7 +136,7 @@ func (s *Service) AwaitSlot(ctx context.Context, agentURL, rate string, patience
 	}
 }
 
-// Settings are how a task runs.
+// Settings determine how a task runs.
 type Settings struct {
 	RunsPerItem, TimeoutSeconds, MaxRetries, Concurrency int
 	UseStream                                            bool
@@ -143,8 +144,7 @@ type Settings struct {
 	RateLimit string
 	// MaxCost is the maximum cost of the task in each currency, a decimal number; empty means no limit.
 	MaxCost string
-	// OnTurnFailure is what happens after a turn of a conversation fails; empty means that the conversation
-	// stops.
+	// OnTurnFailure says what happens after a turn of a conversation fails; empty means that the conversation stops.
 	OnTurnFailure db.OnTurnFailure
 	// ClusterBy is the column of the dataset whose values group questions that are not independent; empty means that
 	// only the turns of a conversation are grouped.
@@ -160,7 +160,7 @@ type File struct {
 	Content []byte
 }
 
-// New is a task to create: validated, with its dataset read.
+// New describes a task to create, with its dataset already read.
 type New struct {
 	Name, AgentURL, AgentModel string
 	Headers                    map[string]string
@@ -343,7 +343,7 @@ func (s *Service) Admits(ctx context.Context, n *db.NewTask) (err error) {
 	})
 }
 
-// record returns the task in the form that the store expects, in the project home.
+// record returns the task in the form that the store expects. home is the id of the task's project.
 func (s *Service) record(ctx context.Context, id, home uuid.UUID, by db.Actor, n New) (db.NewTask, error) {
 	record := db.NewTask{By: by, Channels: n.Channels, Task: db.Task{
 		ID: id, ProjectID: home, Name: n.Name,
@@ -399,7 +399,8 @@ func itemsOf(set *dataset.Dataset) (items []db.NewItem) {
 	return items
 }
 
-// targeted assigns targets to judges of a task, numbered after the existing targets.
+// targeted assigns targets to the judges among the evaluators of a task. targets is the number of existing targets,
+// after which the new ones are numbered.
 func (s *Service) targeted(taskID uuid.UUID, evaluators []NewEvaluator,
 	targets int) (all []db.Evaluator, judges []db.Target, err error) {
 	for _, evaluator := range evaluators {

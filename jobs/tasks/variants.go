@@ -124,7 +124,7 @@ func Given(text string) *string {
 // VariantCount returns how many variants the task has.
 func (n New) VariantCount() int { return max(1, len(n.Prompts)) * len(n.AllTargets()) }
 
-// Calls returns how many calls the task makes at its start, without retries.
+// Calls returns the number of calls to its targets that the task makes at its start, without retries.
 func (n New) Calls() int {
 	if n.Dataset == nil {
 		return 0
