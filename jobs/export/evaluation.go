@@ -47,8 +47,8 @@ type Evaluator struct {
 	Column string
 }
 
-// evaluationCells returns the score, the verdict and the reason of one evaluator; the cells are empty if there are
-// none.
+// evaluationCells returns the cells for an evaluator's score, verdict and reason; they are empty if it did not evaluate
+// the answer.
 func evaluationCells(evaluations []Evaluation, number int) []string {
 	for _, one := range evaluations {
 		if one.Number != number {

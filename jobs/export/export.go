@@ -61,12 +61,14 @@ type Item struct {
 	// Number is the question's number, counted from 1 in the order of the pages.
 	Number int
 	Likeness
-	// Planned is how many runs of the item were planned; the columns of later runs stay blank. 0 means Report.RunsPerItem.
+	// Planned is the number of planned runs of the item; the columns of later runs stay blank. 0 means
+	// Report.RunsPerItem.
 	Planned int
 	Runs    []Run
 	// Reviews are people's verdicts on the question and on its answers.
 	Reviews []Review
-	// Pairs are the answers that people compared with those of another variant, which has a higher number.
+	// Pairs are people's comparisons of the item's answers with the answers of another variant, which has a higher
+	// number.
 	Pairs []Pair
 }
 
@@ -145,23 +147,24 @@ type Likeness struct {
 
 // Meaning describes which of a variant's answers to a question say the same thing.
 type Meaning struct {
-	// By is how the groups were determined: equal, model or person. IsDefault reports that a model gave no usable
+	// By says how the groups were determined: equal, model or person. IsDefault reports that a model gave no usable
 	// grouping.
 	By        string `json:"by"`
 	IsDefault bool   `json:"is_default"`
 	// Groups lists the run indexes in each group, Notes has a line for each group. Unsure are the runs whose group is
-	// not certain.
+	// uncertain.
 	Groups    [][]int  `json:"groups"`
 	Notes     []string `json:"notes"`
 	Unsure    []int    `json:"unsure"`
 	Letters   string   `json:"letters"`
 	Agreement *float64 `json:"agreement"`
-	// Version counts people's groupings; Reviewer is the author of the current one, nil unless By is person.
+	// Version is the number of groupings that people have stored so far; Reviewer is the author of the current one, nil
+	// unless By is person.
 	Version  int     `json:"version"`
 	Reviewer *string `json:"reviewer"`
 }
 
-// meaningCells returns the cells on the groups of answers by meaning; empty while they are unknown.
+// meaningCells returns the cells for the groups of answers by meaning; they are empty while the groups are unknown.
 func (l Likeness) meaningCells() []string {
 	if l.Meaning == nil {
 		return make([]string, len(meaningColumns))
@@ -181,7 +184,7 @@ func (l Likeness) meaningCells() []string {
 		reviewer}
 }
 
-// changes formats the facts on which answers contradict each other, the most common value first: 14 日 → 19 日.
+// changes formats the facts on which answers contradict each other, with the most common value first: 14 日 → 19 日.
 func (l Likeness) changes() string {
 	var all []string
 	for _, fact := range l.Facts {
@@ -223,7 +226,7 @@ type Run struct {
 	ErrorMessage *string
 	// FinishReason is why the answer ended; nil means that the agent did not report it.
 	FinishReason *string
-	// TraceID and AgentTraceID are the ids of the last call in traces, ours and the agent's; nil means none.
+	// TraceID is the id of the last call in our traces, AgentTraceID its id in the agent's traces; nil means none.
 	TraceID, AgentTraceID *string
 	Usage
 	Evaluations []Evaluation
@@ -349,7 +352,7 @@ func (r Report) runs(item Item) []Run {
 	return runs
 }
 
-// cells returns an item's texts for the columns.
+// cells returns an item's row: a text for each column.
 func (r Report) cells(item Item) []string {
 	cells := []string{item.QuestionID, item.Question, item.StandardAnswer, deref(item.SystemPrompt),
 		deref(item.UserContext)}

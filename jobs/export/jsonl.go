@@ -123,7 +123,7 @@ type jsonError struct {
 	FailedAttempts []FailedAttempt `json:"failed_attempts"`
 }
 
-// variables returns an item's values by name; nil if there are none.
+// variables returns an item's values keyed by name; nil if there are none.
 func (r Report) variables(item Item) map[string]string {
 	if len(item.Variables) == 0 {
 		return nil
@@ -211,7 +211,7 @@ func (j *JSONL) Write(item Item) error {
 	return nil
 }
 
-// begin returns an item without its runs.
+// begin returns an item in the form of the report's lines, without its runs.
 func (j *JSONL) begin(item Item) *jsonItem {
 	line := &jsonItem{
 		QuestionID: item.QuestionID, Question: item.Question, StandardAnswer: item.StandardAnswer,

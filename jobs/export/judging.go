@@ -40,7 +40,8 @@ const (
 
 var hiddenColumns = []string{JudgedQuestion, JudgedVariant, JudgedVersion, JudgedReviewer, JudgedSeen}
 
-// Seen returns a short text that differs if the verdict, the reasons or the note of a row differ.
+// Seen returns a short hash of a row's verdict, reasons and note. The hidden column JudgedSeen holds the hash of what
+// the row showed at first, so that changed rows are recognised.
 func Seen(verdict, reasons, note string) string {
 	lines := strings.NewReplacer("\r\n", "\n", "\r", "\n")
 	sum := sha256.New()
@@ -61,7 +62,7 @@ const (
 	judgingBook  = xmlHeader + `<workbook xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main" xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"><sheets><sheet name="%s" sheetId="1" r:id="rId1"/></sheets></workbook>`
 )
 
-// maxListLength is the maximum length of the inline list of a validation.
+// maxListLength is the maximum length of a validation's inline list, in UTF-16 code units.
 const maxListLength = 255
 
 // Judging writes a review workbook, in which people judge the answers of a task: a row for each question and variant,
@@ -155,7 +156,7 @@ func (j *Judging) Write(item Item) error {
 	return err
 }
 
-// open writes an unlocked cell, even if it is empty.
+// open writes a cell that is not locked, even if it is empty.
 func (j *Judging) open(n int, row, cell string) {
 	if cell != "" {
 		j.book.text(n, row, cell, styleOpen)
@@ -164,7 +165,8 @@ func (j *Judging) open(n int, row, cell string) {
 	_, _ = fmt.Fprintf(j.book.w, `<c r="%s%s" s="%d"/>`, j.book.columns[n], row, styleOpen)
 }
 
-// said returns the verdict that a row shows, which is about the question as a whole.
+// said returns the verdict that a row shows: the verdict on the question as a whole by the wanted reviewer or, if none
+// is named, the newest one. It is empty if there is none.
 func (j *Judging) said(item Item) (shown Review) {
 	for _, one := range item.Reviews {
 		isWanted := j.texts.Reviewer == "" && !one.CreatedAt.Before(shown.CreatedAt) || one.Reviewer == j.texts.Reviewer
@@ -194,7 +196,7 @@ func (j *Judging) Close() error {
 }
 
 // list returns a validation that offers choices as an inline list; empty if they cannot be written inline. With the
-// style warning, other values are possible, too.
+// style warning, people may also enter other values.
 func list(cells string, choices []string, style string) string {
 	inline := strings.Join(choices, ",")
 	hasComma := slices.ContainsFunc(choices, func(choice string) bool { return strings.ContainsAny(choice, ",\"") })

@@ -17,24 +17,24 @@ import (
 // maxCellUnits is Excel's limit for a cell, in UTF-16 code units.
 const maxCellUnits = 32767
 
-// MaxCellText is how many characters of a text need to be read for a cell: one more than fits, so that longer texts
-// are recognised and marked as cut.
+// MaxCellText is the number of characters of a text that need to be read for a cell: one more than fits, so that longer
+// texts are recognised and marked as cut.
 const MaxCellText = maxCellUnits + 1
 
-// Texts are the words in a workbook.
+// Texts are the texts in a workbook that depend on its language.
 type Texts struct {
 	// Info are the labels and contents of the information page, in order.
 	Info                    [][2]string
 	InfoSheet, ResultsSheet string
-	// Sheets are additional sheets: the variants' numbers, the numbers by column of the dataset, and the use of
+	// Sheets are additional sheets: the figures of the variants, the figures by column of the dataset, and the use of
 	// tools.
 	Sheets []*Sheet
 	// ReviewSheet is the name of the sheet of reviews, used if there are any.
 	StabilitySheet, ReviewSheet string
-	// FactsColumn is the header of the facts that answers state differently, ExpectedColumn is the header of the
-	// facts of the standard answer that they contradict.
+	// FactsColumn is the header of the column of facts that answers state differently, ExpectedColumn is the header of
+	// the column of facts of the standard answer that answers contradict.
 	FactsColumn, ExpectedColumn string
-	// CutMark ends a text that is too long for a cell, and names the place of the whole text.
+	// CutMark ends a text that is too long for a cell, and says where the whole text can be found.
 	CutMark string
 }
 
@@ -57,17 +57,17 @@ type Column struct {
 // Cells is the type of a column's cells.
 type Cells int
 
-// The types of cells: texts, numbers in decimal notation, and shares of 1 that are shown in percent. A value that
-// is not a number is written as a text.
+// The types of cells: texts, numbers in decimal notation, and fractions from 0 to 1 that are shown in percent. A value
+// that is not a number is written as a text.
 const (
 	HoldsText Cells = iota
 	HoldsNumber
 	HoldsShare
 )
 
-// XLSX writes a report as a workbook: the information page, the rows as text cells, the likeness of the answers to
-// each question and, if there are any, the numbers of the variants and the reviews. Texts are written directly into
-// their cells, so that no answers need to be kept until the end.
+// XLSX writes a report as a workbook: the information page, the rows as text cells, the likeness of the answers to each
+// question and, if there are any, the additional sheets and the reviews. Texts are written directly into their cells,
+// so that no answers need to be kept until the end.
 type XLSX struct {
 	report      Report
 	zip         *zip.Writer
@@ -166,7 +166,7 @@ func NewXLSX(w io.Writer, report Report, texts Texts) (*XLSX, error) {
 var (
 	stabilityColumns = []string{"question_id", "number", "question", "level", "agreement", "similarity",
 		"distinct", "letters"}
-	// meaningColumns come next, before the facts, if a model groups the answers.
+	// meaningColumns follow the columns of facts and of novelty if a model groups the answers.
 	meaningColumns = []string{"meaning_letters", "meaning_agreement", "meaning_by", "meaning_unsure",
 		"meaning_reviewer"}
 	reviewColumns = []string{"number", "question_id", "run_index", "reviewer", "verdict", "reasons", "note",

@@ -16,11 +16,13 @@ import (
 const (
 	// readAtOnce is the number of questions whose answers are in memory at once.
 	readAtOnce = 50
-	// longestRead is how many characters of an answer are compared.
+	// longestRead is the maximum number of characters of an answer that are compared.
 	longestRead = 20_000
-	// mostRead is how many bytes of answers are compared at one firing. Later questions are left out.
+	// mostRead is the maximum number of bytes of answers that are compared at one firing; the remaining questions are
+	// left out.
 	mostRead = 64 << 20
-	// changesKept is how many changes are listed individually; further changes are only counted, by question.
+	// changesKept is the maximum number of changes that are listed individually; further changes are only counted, by
+	// question.
 	changesKept = 20
 )
 
@@ -81,14 +83,14 @@ func ChangedFacts(ctx context.Context, store *db.Store, before, now db.Task,
 	return changed, nil
 }
 
-// changedQuestion is a question of the later task with the first fact that changed.
+// changedQuestion is a question of the later task, with the first of its facts that changed.
 type changedQuestion struct {
 	item int64
 	fact measure.FactChange
 }
 
-// changedOf returns the questions, among these pairs, whose most common answers contradict each other, and the number
-// of bytes of answers read.
+// changedOf returns those questions among the pairs whose most common answers contradict each other, and the number of
+// bytes of answers that it read.
 func changedOf(ctx context.Context, results report.Report, variant int,
 	pairs []measure.Pair) (changed []changedQuestion, read int, err error) {
 	var ids [2][]int64

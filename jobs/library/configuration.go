@@ -49,7 +49,8 @@ type part struct {
 	name, state, secrets string
 }
 
-// partsOf returns what a task uses, by kind and by an identifier that stays the same from one copy to the next.
+// partsOf returns the parts that a task uses, keyed by kind and by an identifier that stays the same from one copy to
+// the next.
 func partsOf(sealer *secret.Sealer, task db.Task) (map[measure.ConfigurationKind]map[string]part, error) {
 	parts := map[measure.ConfigurationKind]map[string]part{
 		measure.ConfiguredDataset: {"": {name: datasetName(task), state: fmt.Sprint(task.TotalItems)}},
@@ -113,7 +114,8 @@ func partID(id *uuid.UUID, number int) string {
 	return id.String()
 }
 
-// promptPlace distinguishes several versions of one prompt within a task.
+// promptPlace returns a suffix for the id of a variant's prompt, which distinguishes several versions of one prompt
+// within a task.
 func promptPlace(task db.Task, of db.Variant) string {
 	place := 0
 	for _, variant := range task.Variants {

@@ -13,7 +13,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// Correction is another standard answer to a question of a dataset.
+// Correction is a new standard answer to a question of a dataset.
 type Correction struct {
 	// QuestionID and Question identify the question: by its id if the file has ids, and otherwise by its text.
 	QuestionID, Question string

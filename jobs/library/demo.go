@@ -147,8 +147,8 @@ func (s *Service) demoEvaluators(ctx context.Context, scope db.Scope, demo Demo,
 	return evaluators, nil
 }
 
-// ensure returns the offered entry with a name. If it is missing, or isRight returns false for it, ensure first
-// saves one. save receives the id of the entry to replace; it is uuid.Nil if there is none.
+// ensure returns the offered entry with a name. If it is missing, or isRight returns false for it, ensure first saves
+// one. save receives the entry to replace, or an empty one.
 func ensure[T any](ctx context.Context, scope db.Scope, kind entries.Kind[T], name string,
 	save func(T) (uuid.UUID, error), isRight func(T) bool) (T, error) {
 	row, err := kind.Named(ctx, scope, name)

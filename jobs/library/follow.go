@@ -37,7 +37,7 @@ const (
 	PartGrouper   = "grouper"
 )
 
-// Parts lists the kinds.
+// Parts lists the kinds of entries.
 var Parts = []string{PartAgent, PartModel, PartPrompt, PartEvaluator, PartDataset, PartGrouper}
 
 // Followed is something that a task uses, in the state in which the next firing of a schedule uses it.
@@ -152,7 +152,7 @@ func wasChosen(source db.Task, savedAt func() (time.Time, error)) (bool, error) 
 	return err == nil && at.Before(source.CreatedAt), err
 }
 
-// newestTarget replaces an agent or a model by its current state in the library.
+// newestTarget replaces an agent or a model with its current state in the library.
 func (s *Service) newestTarget(ctx context.Context, source db.Task, newest *Newest, target *tasks.NewTarget) error {
 	part, find := Followed{Kind: PartModel, Name: target.Name, Held: HeldGone}, s.ModelTarget
 	if target.Kind == db.TargetAgent {
@@ -200,7 +200,7 @@ func (s *Service) newestPrompt(ctx context.Context, source db.Task, newest *Newe
 	return nil
 }
 
-// newestEvaluator replaces an evaluator by its newest version, unless another version was chosen. Even for a chosen
+// newestEvaluator replaces an evaluator with its newest version, unless another version was chosen. Even for a chosen
 // version, a judge's model gets its current credentials.
 func (s *Service) newestEvaluator(ctx context.Context, source db.Task, newest *Newest,
 	evaluator *tasks.NewEvaluator) error {

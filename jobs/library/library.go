@@ -1,6 +1,6 @@
-// Package library implements the operations on the library: saving, testing, and copying into a task; and what its
-// schedules do: they copy tasks and run the copies when they are due, and report the trend of the copies' numbers.
-// Pages and API call the same functions, none of which depends on HTTP.
+// Package library implements the operations on the library: saving entries, testing them, and copying them into tasks.
+// It also implements schedules, which copy tasks, run the copies when they are due, and report the trend of the copies'
+// figures. Pages and API call the same functions, none of which depends on HTTP.
 package library
 
 import (
@@ -299,7 +299,8 @@ const testTimeout = 60 * time.Second
 
 // Tested is the outcome of a test call.
 type Tested struct {
-	// Protocol is the protocol of the call; for a detection, the recognised one, empty if none was.
+	// Protocol is the protocol of the call. After Detect, it is the recognised protocol, or empty if none was
+	// recognised.
 	Protocol string
 	protocol.Answer
 }
@@ -399,11 +400,11 @@ type Reference struct {
 	ID uuid.UUID
 	// Version is 0 for the newest version.
 	Version int
-	// IsArchivedToo also finds an entry that is no longer offered.
+	// IsArchivedToo means that the entry is also found if it is archived and no longer offered.
 	IsArchivedToo bool
 }
 
-// ParseReference parses a reference.
+// ParseReference parses a reference; it returns ErrUnknownReference for any other text.
 func ParseReference(text string) (r Reference, err error) {
 	id, version, hasVersion := strings.Cut(strings.TrimSpace(text), "@")
 	if r.ID, err = uuid.Parse(id); err != nil || len(id) != 36 {
@@ -417,7 +418,8 @@ func ParseReference(text string) (r Reference, err error) {
 	return r, nil
 }
 
-// offered returns ErrUnknownReference for a missing entry, and for one that is no longer offered.
+// offered returns ErrUnknownReference if an entry was not found or, unless IsArchivedToo is set, is archived. err is
+// the error of looking up the entry.
 func (r Reference) offered(archivedAt *time.Time, err error) error {
 	if errors.Is(err, db.ErrNotFound) || err == nil && archivedAt != nil && !r.IsArchivedToo {
 		return ErrUnknownReference
@@ -501,8 +503,8 @@ type TriedJudge struct {
 	protocol.Answer
 }
 
-// TryJudge has a judge with this configuration rate an answer once or, if withVotes is set, as often as the
-// configuration asks. Replies without ratings are ignored if another reply has some. values are the values for the
+// TryJudge has a judge with this configuration rate an answer once or, if withVotes is set, as many times as the
+// configuration says. Replies without ratings are ignored if another reply has some. values are the values for the
 // judge's template.
 func (s *Service) TryJudge(ctx context.Context, scope db.Scope, config json.RawMessage, values map[string]string,
 	withVotes bool) (tried TriedJudge, err error) {
@@ -677,10 +679,10 @@ func (s *Service) RemoveDataset(ctx context.Context, scope db.Scope, id uuid.UUI
 	return err
 }
 
-// maxSpellings is how many names are tried for an agent without a given name.
+// maxSpellings is the maximum number of names that are tried for an agent without a given name.
 const maxSpellings = 100
 
-// maxAgentName is how many characters of a host are used as an agent's name.
+// maxAgentName is the maximum number of characters of a host that are used as an agent's name.
 const maxAgentName = 50
 
 // agentName returns the host of an address in the form used for connecting.

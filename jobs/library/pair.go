@@ -36,7 +36,7 @@ type ComparedFirings struct {
 }
 
 // CompareFirings returns what changed between the two firings of a pair, which may be named in either order; nil if
-// fewer than two firings have results. The comparison of facts stops when the time within has passed.
+// fewer than two firings have results. The time for comparing facts is limited to within.
 func CompareFirings(ctx context.Context, store *db.Store, scope db.Scope, scheduleID uuid.UUID, pair FiringPair,
 	within time.Duration) (*ComparedFirings, error) {
 	between, err := chosen(ctx, store, scope, scheduleID, pair)

@@ -32,7 +32,8 @@ type Scheduler struct {
 	// Library is the library that schedules follow. If it has no files, schedules that need a new version of a dataset
 	// are left to a process that has them.
 	Library *Service
-	// CheckURL returns an error if a task with these headers may not call the address, which was typed.
+	// CheckURL checks an address that was typed into a task. It returns an error if a task with these headers may not
+	// call the address.
 	CheckURL func(u *url.URL, headers map[string]string) error
 	// Late is how long a schedule must be overdue before this process fires it; until then other processes may.
 	Late time.Duration
@@ -42,7 +43,7 @@ type Scheduler struct {
 // maxMissed is the maximum number of missed times to count.
 const maxMissed = 10_000
 
-// maxName is how many characters of a schedule's name are used in the name of a copy.
+// maxName is the maximum number of characters of a schedule's name that are used in the name of a copy.
 const maxName = 47
 
 // Fire fires the due schedules, and plans those without a planned time.
@@ -92,7 +93,7 @@ func (s *Scheduler) fire(ctx context.Context, due entries.Schedule, timing entri
 	return nil
 }
 
-// errNoFiles means that this process has no datasets.
+// errNoFiles means that this process does not have the files of datasets.
 var errNoFiles = errors.New("this process has no datasets")
 
 // copy returns the task that a firing starts. If the task cannot be copied, the result has the reason instead.
@@ -209,7 +210,7 @@ func CopyName(s entries.Schedule) string {
 // baseline is the number of earlier firings that a firing is compared with.
 const baseline = 5
 
-// summedAtOnce is how many firings one round summarises.
+// summedAtOnce is the maximum number of firings that one call of Summarise summarises.
 const summedAtOnce = 20
 
 // Summarise stores the summaries of firings whose tasks have ended, and announces alerts.
@@ -274,8 +275,8 @@ func (s *Scheduler) summarise(ctx context.Context, firing entries.Unsummed) erro
 	return entries.NewSchedules(s.Store).Summarise(ctx, firing, text, alert)
 }
 
-// drifts adds to a firing's summary the metrics whose moving averages leave their limits, and returns those that were
-// not announced after an earlier launch of the same firing.
+// drifts adds to a firing's summary the metrics whose moving averages are outside their limits, and returns those that
+// were not announced after an earlier launch of the same firing.
 func (s *Scheduler) drifts(ctx context.Context, firing entries.Unsummed,
 	summary *measure.FiringSummary) (news []measure.Drift, err error) {
 	earlier, err := entries.NewSchedules(s.Store).Watched(ctx, db.AllProjects(), firing.ScheduleID, &firing.PlannedAt)
