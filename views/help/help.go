@@ -56,8 +56,8 @@ func Find(lang, name string) (chapter Chapter, found bool) {
 	return Chapters(lang)[at], true
 }
 
-// chapters returns all chapters by language; they are parsed once. A missing file panics, which cannot happen at run
-// time: the files are compiled in, and a test parses all of them.
+// chapters returns all chapters, keyed by language; they are parsed once. A missing file panics, which cannot happen at
+// run time: the files are compiled in, and a test parses all of them.
 var chapters = sync.OnceValue(func() map[string][]Chapter {
 	all := map[string][]Chapter{}
 	for _, lang := range text.Languages {
@@ -88,8 +88,8 @@ func parse(lang, name, content string) Chapter {
 	return chapter
 }
 
-// address resolves the address of a link or picture in a chapter: another chapter (tasks#stop), a picture of the
-// guide in a language, or another site.
+// address returns a function that resolves the destination of a link or picture in a chapter: another chapter
+// (tasks#stop), a picture of the guide in the language, or another site.
 func address(lang string) func(destination string) string {
 	return func(destination string) string {
 		switch {
@@ -133,8 +133,8 @@ type Part struct {
 	IsHit bool
 }
 
-// maxQuery is the maximum length of a query, in characters; the rest is ignored. around is how many characters an
-// excerpt shows before the first hit; in total it shows three times as many.
+// maxQuery is the maximum length of a query, in characters; the rest is ignored. around is the number of characters
+// that an excerpt shows before the first hit; in total it shows three times as many.
 const (
 	maxQuery = 100
 	around   = 60
@@ -170,7 +170,7 @@ func Search(lang, query string) (hits []Hit) {
 	return append(inTitles, inText...)
 }
 
-// fold makes texts comparable: width and case are ignored.
+// fold returns a text in a form for comparison, in which width and case make no difference.
 func fold(s string) string { return strings.ToLower(norm.NFKC.String(s)) }
 
 // excerpt cuts a text around the first of the words and marks all of them.
@@ -221,7 +221,7 @@ func excerpt(content string, words []string) (parts []Part) {
 	return parts
 }
 
-// places maps prefixes of routes to the chapters and sections that explain their pages. The longest match counts.
+// places maps prefixes of routes to the chapters and sections that explain their pages. The longest match wins.
 var places = map[string]string{
 	"/":                             "tasks#create",
 	"/tasks":                        "tasks#list",

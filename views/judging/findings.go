@@ -45,7 +45,7 @@ func foundReasons(likeness report.Likeness) (found []string) {
 	return found
 }
 
-// finding is a finding about some of a question's distinct answers.
+// finding is a remark on the answers with the given letters, which are some of a question's distinct answers.
 type finding struct {
 	Letters []string
 	Said    string

@@ -33,7 +33,7 @@ func stageOf(item report.Summary) int {
 	return slices.IndexFunc(stages, func(levels []measure.Level) bool { return slices.Contains(levels, *item.Level) })
 }
 
-// stageName returns the name of a stage: the name of its first level. The last stage has two levels.
+// stageName returns the name of a stage: the name of its first level or, for sameStage, a name of its own.
 func stageName(locale text.Locale, stage int) string {
 	if stage == sameStage {
 		return locale.Text("review.stage.same")
@@ -68,7 +68,7 @@ type stage struct {
 	isHere bool
 }
 
-// stagesOf returns the stages that have questions. The parameter here is the number of the question being shown.
+// stagesOf returns the stages that have questions. here is the number of the question being shown.
 func stagesOf(r results.Report, queue []report.Summary, here int) (shown []stage) {
 	isOpen := false
 	for _, item := range queue {

@@ -33,8 +33,8 @@ const (
 	// maxCells is the maximum number of cells in tables: in Markdown, each row of a table has as many cells as the
 	// widest one.
 	maxCells = 5_000
-	// maxGrowth limits the length of a text's HTML as a multiple of the text, and maxFormattedPage limits the length of
-	// one page's HTML.
+	// maxGrowth limits the length of a text's HTML as a multiple of the text, and maxFormattedPage limits the total
+	// length of one page's HTML, in bytes.
 	maxGrowth        = 8
 	maxFormattedPage = 8 << 20
 )

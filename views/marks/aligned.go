@@ -21,8 +21,8 @@ const (
 	// become coarse.
 	markFor = 100 * time.Millisecond
 	// usualAnswers is the maximum total size, in bytes, of a usual question's distinct answers: 20 answers of 1,000
-	// Chinese characters. mostLaid is how many bytes of answers are laid out with a page, enough for 20 such questions;
-	// the remaining questions are laid out when a reader opens them.
+	// Chinese characters. mostLaid is the maximum number of bytes of answers that are laid out with a page, enough for
+	// 20 such questions; the remaining questions are laid out when a reader opens them.
 	usualAnswers = 20 * 3500
 	mostLaid     = 20 * usualAnswers
 	// lightAnswer is the size, in bytes, up to which an answer is searched in full for the wording of its facts.
@@ -30,8 +30,8 @@ const (
 	// foldedHere is the maximum total size, in bytes, of a question's answers that differ in wording from the most common
 	// one; if they are longer, the question's folds are loaded when they are opened.
 	foldedHere = 40_000
-	// heldFolds is the total size of answers, in bytes, whose folded content is sent with a page. The folds of the
-	// remaining questions are loaded when they are opened, so that most of a page is visible content.
+	// heldFolds is the maximum total size, in bytes, of the answers whose folded content is sent with a page. The folds
+	// of the remaining questions are loaded when they are opened, so that most of a page is visible content.
 	heldFolds = 40_000
 )
 
@@ -41,7 +41,7 @@ type laidOut struct {
 	// haveFacts reports that the answers contradict each other on a fact that was found in their text.
 	haveFacts bool
 	places    []place
-	// stating maps the values of facts, as written, to the places that state them.
+	// stating maps the values of facts, as written, to the numbers of the places that state them.
 	stating map[string]int
 	// length is the answers' total size in bytes, and folded is the size of those that differ in wording from the most
 	// common answer.
@@ -141,14 +141,14 @@ func Align(q Question) *Aligned {
 // HaveFacts reports whether the answers contradict each other on a fact that was found in their text.
 func (a *Aligned) HaveFacts() bool { return a.haveFacts }
 
-// timed finds the differences of two blocks within the time that the question has left.
+// timed calls find with the time that is left for the question's differences, and deducts the time that find takes.
 func (a *Aligned) timed(find func(within time.Duration)) {
 	start := time.Now()
 	find(markFor - a.spent)
 	a.spent += time.Since(start)
 }
 
-// layOut lays out the answers.
+// layOut aligns the answers and arranges their blocks in places.
 func (q Question) layOut() *laidOut {
 	answers := make([]blocks.Answer, len(q.Answers))
 	l := laidOut{stating: map[string]int{}, length: q.length()}
@@ -224,7 +224,7 @@ func (q Question) length() (length int) {
 	return length
 }
 
-// note records where the values of a fact are stated.
+// note records the place that states values of a fact; the first place wins.
 func (l *laidOut) note(p place, other blocks.Other) {
 	for _, term := range slices.Concat(other.Against, other.Terms) {
 		if _, isKnown := l.stating[term]; !isKnown {
@@ -233,7 +233,7 @@ func (l *laidOut) note(p place, other blocks.Other) {
 	}
 }
 
-// arrange puts the units into places.
+// arrange arranges the units in places: consecutive units that only the same answers have share a place.
 func (l *laidOut) arrange() {
 	for n, unit := range l.Units {
 		if last := len(l.places) - 1; last >= 0 && onlyThere(unit) && sameVoices(l.places[last].units[0], unit) {
@@ -412,7 +412,7 @@ func (a *Aligned) firstOf(answer int) (unit blocks.Unit, other blocks.Other, cou
 	return unit, other, count
 }
 
-// voice names answers by their letters and counts their runs.
+// voice is a group of answers: their letters and their runs.
 type voice struct {
 	letters []string
 	runs    []db.Run
@@ -426,7 +426,7 @@ func (a *Aligned) voice(answers []int) (v voice) {
 }
 
 const (
-	// maxLetters is how many letters a row names.
+	// maxLetters is the maximum number of letters that a row shows.
 	maxLetters = 6
 	// fewRuns is the maximum number of runs that a row names individually; if there are more, it only shows their number.
 	fewRuns = 3
@@ -441,9 +441,9 @@ const (
 	// besideChars is the maximum number of characters that these blocks have together, unless the first one alone is
 	// longer.
 	besideChars = 80
-	// ApartChars is how many characters of an answer are shown on one line.
+	// ApartChars is the number of characters of an answer that are shown on one line.
 	ApartChars = 60
-	// postponedChars is how many characters are shown of an answer that has not been laid out.
+	// postponedChars is the number of characters that are shown of an answer that has not been laid out.
 	postponedChars = 200
 )
 
@@ -473,7 +473,7 @@ func (a *Aligned) likenessText(locale text.Locale, n int) string {
 	return locale.Text("results.apart", "Percent", text.Percent(&a.Likeness[n]), "Letter", a.Answers[0].Letter)
 }
 
-// Indexes lists runs by number.
+// Indexes returns the numbers of runs, separated by spaces.
 func Indexes(task db.Task, runs []db.Run) string {
 	list := make([]string, len(runs))
 	for n, run := range runs {

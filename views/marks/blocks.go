@@ -84,7 +84,8 @@ type writer struct {
 // degreeClasses are the CSS classes that show how much a difference matters.
 var degreeClasses = map[blocks.Degree]string{blocks.Form: ` class="form"`, blocks.Fact: ` class="fact"`}
 
-// put writes a part of a text; all holds the styles of its bytes, or is nil for the source form.
+// put writes a part of a text; all holds the styles of its bytes, or is nil for the source form. If tag is not empty,
+// the text is inside an element with this tag and the attributes in class.
 func (w *writer) put(content string, all []style, tag, class string) {
 	for from := 0; from < len(content); {
 		to := from + 1
@@ -195,17 +196,17 @@ func row(cells []string, write func(n int) string) string {
 // bare returns a cell without the marks around it.
 func bare(cell string) string { return strings.Trim(strings.TrimSpace(cell), "|") }
 
-// cell returns the HTML of a cell's content, and marks terms in it: those that other answers state differently.
+// cell returns the HTML of a cell's content, in which the terms that other answers state differently are marked.
 func cell(content string, terms []string) string {
 	w := writer{kind: blocks.Row}
 	w.stated(strings.TrimSpace(bare(content)), terms)
 	return w.html.String()
 }
 
-// longHead is the maximum length, in bytes, of a table's head that is repeated above single rows.
+// longHead is the maximum length, in bytes, of a table header that is repeated above single rows.
 const longHead = 2000
 
-// single returns the HTML of a single row of a table, below the table's head unless the head is long.
+// single returns the HTML of a single row of a table, below the table's header unless the header is long.
 func single(head, row string) string {
 	if len(head) > longHead {
 		head = ""
@@ -213,7 +214,7 @@ func single(head, row string) string {
 	return table(head, row)
 }
 
-// table returns the HTML of a table with these rows below its head, so that the columns have names.
+// table returns the HTML of a table with these rows below its header, so that the columns have names.
 func table(head, rows string) string {
 	html := `<table class="cells">`
 	if head != "" {
@@ -258,7 +259,7 @@ type Answers struct {
 	Reading *blocks.Reading
 	// IsWritten shows texts in their source form, with the marks of Markdown.
 	IsWritten bool
-	// Timed calls find, which searches for the difference of two blocks, with the time that it may take.
+	// Timed calls find, which searches for the differences of two blocks, with the time that it may take.
 	Timed func(find func(within time.Duration))
 }
 
@@ -331,7 +332,7 @@ func (a Answers) List(list []blocks.Block) templ.Component {
 	return component(html.String())
 }
 
-// termsStated returns the terms of the most common answer in a unit that other answers state differently.
+// termsStated returns the terms in the most common answer's version of a unit that other answers state differently.
 func termsStated(unit blocks.Unit) (terms []string) {
 	for _, other := range unit.Others {
 		for _, term := range other.Against {
@@ -343,7 +344,7 @@ func termsStated(unit blocks.Unit) (terms []string) {
 	return terms
 }
 
-// FirstLine returns the beginning of a block on one line.
+// FirstLine returns a block on one line, cut after the given number of characters.
 func FirstLine(content string, most int) string {
 	content = strings.Join(strings.Fields(content), " ")
 	if utf8.RuneCountInString(content) <= most {

@@ -15,8 +15,8 @@ import (
 	"wending/views/text"
 )
 
-// Texts of answers are rendered without templates, because a template would add white space between elements, and so
-// to the answer.
+// Texts of answers are rendered without templates, because a template would add white space between elements, and
+// thereby to the answer.
 
 // keptEqual is how many equal characters stay visible next to a difference, and foldEqual is the minimum number of
 // equal characters between two differences that are folded.
@@ -86,7 +86,7 @@ func inLine(content string) string {
 	return lineBreaks.ReplaceAllString(templ.EscapeString(content), `<span class="nl">$0</span>`)
 }
 
-// foldedSame returns a folded part of a text that answers share.
+// foldedSame returns the HTML of a folded text that answers share.
 func foldedSame(ctx context.Context, same string) string {
 	return `<details class="same"><summary>` +
 		templ.EscapeString(text.T(ctx, "results.same", "Count", utf8.RuneCountInString(same))) +

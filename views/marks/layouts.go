@@ -18,7 +18,7 @@ type Layouts struct {
 	bytes, max int
 }
 
-// layoutKey is a hash of a question's answers and the facts in which they differ: a different answer or fact gives a
+// layoutKey is a hash of a question's answers and the facts on which they differ: a different answer or fact gives a
 // different key.
 type layoutKey [sha256.Size]byte
 
@@ -71,7 +71,7 @@ func (l *Layouts) keep(key layoutKey, one *laidOut) {
 	}
 }
 
-// layoutKey returns the key of a question's answers: their runs, the loaded length of their texts, and the facts in
+// layoutKey returns the key of a question's answers: their runs, the loaded length of their texts, and the facts on
 // which they differ.
 func (q Question) layoutKey() layoutKey {
 	hash := sha256.New()

@@ -24,9 +24,9 @@ import (
 // stats are the statistics of a task as a webhook receives them.
 type stats struct {
 	db.TaskStatistics
-	// Statistics are the verdicts of a task with one variant and evaluators.
+	// Statistics sum up the verdicts if the task has one variant and evaluators; otherwise nil.
 	*measure.Statistics
-	// PassRate and ScoreMean occur in both embedded structs.
+	// PassRate and ScoreMean occur in both embedded structs, so that JSON would have neither of them.
 	PassRate  *float64       `json:"pass_rate,omitempty"`
 	ScoreMean *float64       `json:"score_mean,omitempty"`
 	Variants  []variantStats `json:"variants,omitempty"`
@@ -168,7 +168,7 @@ func winnerOf(metric string, variants []report.VariantStatistics, matrix [][]mea
 	}
 }
 
-// variantsShown is how many variants a message lists.
+// variantsShown is the maximum number of variants that a message lists.
 const variantsShown = 6
 
 // facts returns the lines of the message; unknown values are left out.

@@ -30,7 +30,7 @@ type Writer struct {
 	PublicURL string
 }
 
-// Message writes the message of a delivery.
+// Message returns the message of a delivery, in the channel's language.
 func (w Writer) Message(ctx context.Context, d outbox.Delivery, channel entries.Channel) (notify.Message, error) {
 	l := w.Texts.Locale(channel.Lang, "")
 	m := notify.Message{At: d.CreatedAt, Type: "task." + string(d.Event), Tone: notify.Neutral,

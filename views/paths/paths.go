@@ -223,7 +223,7 @@ func StandardOf(id uuid.UUID, number int) string { return Question(id, number) +
 // ItemID returns the id of a question's element, which fragments of addresses use.
 func ItemID(item int64) string { return "q" + strconv.FormatInt(item, 10) }
 
-// Sent returns the address of the request that was sent for a question, as a part of the question's card.
+// Sent returns the address of the part of a question's card that shows the request that was sent for the question.
 func Sent(id uuid.UUID, number int) string { return Question(id, number) + "?sent=1" }
 
 // QuestionReviews returns the address of the history of the verdicts on a question.
@@ -240,10 +240,10 @@ func VariantsBy(id uuid.UUID, measure string) string {
 	return WithQuery(Variants(id), url.Values{"by": {measure}})
 }
 
-// Report returns the address of a task's report in numbers.
+// Report returns the address of the page with the figures of a task's report.
 func Report(id uuid.UUID) string { return Task(id) + "/report" }
 
-// ReportBy returns the address of the report in numbers, grouped by a column of the dataset.
+// ReportBy returns the address of the figures of a task's report, grouped by a column of the dataset.
 func ReportBy(id uuid.UUID, column string) string {
 	return WithQuery(Report(id), url.Values{"by": {column}}) + "#slices"
 }
@@ -279,8 +279,8 @@ func Pairs(id uuid.UUID) string { return Task(id) + "/pairs" }
 // PairsOf is like Pairs, for the variants with these numbers.
 func PairsOf(id uuid.UUID, a, b int) string { return WithQuery(Pairs(id), matchup(a, b)) }
 
-// NextPair returns the address that redirects to the next pair that waits for the reader's verdict. The search starts
-// after the question with the number that the parameter after holds.
+// NextPair returns the address that redirects to the next pair that waits for the reader's verdict. after is the number
+// of the question after which the search starts.
 func NextPair(id uuid.UUID, a, b, after int) string {
 	values := matchup(a, b)
 	values.Set("after", strconv.Itoa(after))
@@ -374,7 +374,8 @@ func WithView(path string, id uuid.UUID) string {
 // ColumnPrefix is the prefix of the parameters that narrow a report by a column of its dataset.
 const ColumnPrefix = "column."
 
-// MarginPrefix is the prefix of parameters for how much worse a number may be in the second of two compared tasks.
+// MarginPrefix is the prefix of the parameters that say how much worse a measure may be in the second of two compared
+// tasks.
 const MarginPrefix = "margin."
 
 // ResultsExport returns the address of the questions of a report that match a query, as a file.
@@ -448,7 +449,7 @@ func APIRunEvents(id uuid.UUID, run int64) string {
 	return APITasks + "/" + id.String() + "/runs/" + strconv.FormatInt(run, 10) + "/events"
 }
 
-// LoginFor returns the address of the sign-in page, which then leads to a path of this site.
+// LoginFor returns the address of the sign-in page, which then redirects to back, a path of this site.
 func LoginFor(back string) string { return WithQuery(Login, url.Values{"next": {back}}) }
 
 // LoginAgain is like LoginFor, for a user who is signed in and must authenticate again.
@@ -463,7 +464,7 @@ const (
 )
 
 // DutyFor returns the address of the step that the user must complete first: choosing a password or registering a
-// passkey. The step then leads to a path of this site.
+// passkey. The step then redirects to back, a path of this site.
 func DutyFor(duty, back string) string {
 	page := OwnPassword
 	if duty == "passkey" {

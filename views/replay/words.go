@@ -31,11 +31,12 @@ const (
 type Tail struct {
 	// At is the position of the last event that is shown.
 	At engine.EventPosition `query:"-"`
-	// Within is the type of the text in the last line; empty if that line is about another event. Room is how many
-	// characters the line can still take; it is negative once the line has been cut.
+	// Within is the type of the text in the last line; empty if that line is about another event. Room is the number of
+	// characters that the line can still take; it is negative once the line has been cut.
 	Within event.Type `query:"within"`
 	Room   int        `query:"room"`
-	// Lines, Events and Tools are how many of each the log has so far, including lines left out.
+	// Lines, Events and Tools are the numbers of lines, events and tool calls in the log so far, including lines left
+	// out.
 	Lines  int `query:"lines"`
 	Events int `query:"events"`
 	Tools  int `query:"tools"`
@@ -45,7 +46,7 @@ type Tail struct {
 type log struct {
 	// Continued is appended to the text of the last line that was shown.
 	Continued string
-	// Lines are the new lines. Left is how many lines are left out in the middle.
+	// Lines are the new lines. Left is the number of lines that are left out in the middle.
 	Lines []Line
 	Left  int
 	// Tail is where the log continues after the new lines.

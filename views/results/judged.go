@@ -85,7 +85,7 @@ func (c Card) Hides(task db.Task, run db.Run, reviewer string) bool {
 	return !slices.ContainsFunc(c.Reviews, judges) && !slices.ContainsFunc(c.AnswerReviews, judges)
 }
 
-// Tallies returns the tallies of all reviewers by name.
+// Tallies returns the tallies of all reviewers, sorted by name.
 func (r Report) Tallies() []review.Tally { return review.Tallies(r.Reviews, r.Turns) }
 
 // CountOpinion counts the questions with the given opinion, one of ReviewFilters.
@@ -93,7 +93,7 @@ func (r Report) CountOpinion(opinion string) int {
 	return len(r.Shown(Query{Review: opinion}))
 }
 
-// SignedCounts shows the verdicts with which a report was signed off, and how many questions were open.
+// SignedCounts returns a text with the verdicts with which a report was signed off, and how many questions were open.
 func SignedCounts(locale text.Locale, signed review.SignOff) string {
 	counts := locale.Text("signoff.counts", "Passed", signed.Passed, "Failed", signed.Failed, "Unsure", signed.Unsure)
 	if signed.Open != nil && *signed.Open > 0 {

@@ -31,7 +31,7 @@ type Query struct {
 	FinishReason, ErrorCode string
 	// Series names the conversation whose turns are selected; empty means all questions.
 	Series string
-	// Variant is the number of the variant whose runs count; 0 means all.
+	// Variant is the number of the variant whose runs are considered; 0 means all.
 	Variant int
 	// Slice holds the parameters that narrow questions by columns of the dataset and by measurements of runs:
 	// column.<name>, min_latency_ms …
@@ -162,20 +162,20 @@ const (
 // percentage points, and one for complete agreement.
 var AgreementBars = [...]int{0, 20, 40, 60, 80, 100}
 
-// AgreementBar returns the bar of an agreement.
+// AgreementBar returns the index of an agreement's bar.
 func AgreementBar(agreement float64) int {
 	return min(int(agreement*5+1e-9), len(AgreementBars)-1)
 }
 
-// FilterBar keeps the questions of a bar.
+// FilterBar returns the filter that keeps the questions of a bar.
 func FilterBar(bar int) string { return filterAgreement + strconv.Itoa(bar) }
 
-// unpassedBy is like FilterUnpassed, for the verdicts of a single evaluator.
+// unpassedBy returns a filter like FilterUnpassed, for the verdicts of a single evaluator.
 func unpassedBy(evaluator db.Evaluator) string {
 	return FilterUnpassed + "-" + strconv.Itoa(evaluator.Number)
 }
 
-// Filters returns the filters of a task's report by name; the empty name shows all.
+// Filters returns the names of the filters of a task's report; the empty name shows all questions.
 func Filters(task db.Task) []string {
 	filters := []string{"", FilterUnstable, FilterFailed, FilterUnpassed}
 	if len(task.Evaluators) > 1 {
@@ -213,7 +213,8 @@ const (
 	ReviewDisagree = "disagree"
 )
 
-// ReviewFilters returns the filters by people's verdicts on a task's questions; the empty name shows all.
+// ReviewFilters returns the names of the filters by people's verdicts on a task's questions; the empty name shows all
+// questions.
 func ReviewFilters(task db.Task) []string {
 	filters := []string{"", ReviewOpen, reviewMine}
 	for _, verdict := range review.Verdicts {
@@ -238,10 +239,10 @@ const (
 	sortScore     = "score"
 )
 
-// Sorts lists the orders by name.
+// Sorts lists the names of the orders.
 var Sorts = []string{DefaultSort, SortNumber, sortAgreement, sortPassed, sortScore, sortLatency, sortLength}
 
-// runsCounted returns how many runs of each question count.
+// runsCounted returns the number of runs of each question that the query considers: the runs of one variant, or of all.
 func (r Report) runsCounted() int {
 	if r.Variant != 0 {
 		return r.Task.RunsPerItem

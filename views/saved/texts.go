@@ -11,8 +11,8 @@ import (
 	"wending/jobs/agent/protocol"
 )
 
-// Texts of templates and rows are rendered without templ, which would add white space between elements, and so to the
-// text.
+// Texts of templates and rows are rendered without templ, which would add white space between elements, and thereby to
+// the text.
 
 func written(write func(html *strings.Builder)) templ.Component {
 	return templ.ComponentFunc(func(_ context.Context, w io.Writer) error {

@@ -64,11 +64,11 @@ func (p plot) hasBand() bool {
 // mark is a label; anchor is the side of the label that is at its position.
 type mark struct{ at, text, anchor string }
 
-// restart marks a firing with what changed at it.
+// restart marks a firing at which something changed, and lists the changes.
 type restart struct {
 	at      string
 	changes []measure.ConfigurationChange
-	// isLearned reports that the limits remain valid, because what changed has no influence on the numbers.
+	// isLearned reports that the limits remain valid, because the changes do not influence the figures.
 	isLearned bool
 }
 
@@ -178,8 +178,8 @@ func (p TrendPage) control(c *curve, metric measure.Metric, x func(int) float64,
 	end()
 }
 
-// timeLabels returns the labels of the firings' times: with the time of day if two firings are less than a day
-// apart.
+// timeLabels returns a function that formats the time of a firing as a label: as month and day, and with the time of
+// day if two firings are less than a day apart.
 func (p TrendPage) timeLabels() func(time.Time) string {
 	for n := 1; n < len(p.Firings); n++ {
 		if p.Firings[n].PlannedAt.Sub(p.Firings[n-1].PlannedAt) < shortestDay {

@@ -455,5 +455,5 @@ func costOfPass(row report.VariantStatistics, verdicts measure.Statistics) strin
 	return one
 }
 
-// WorstMost is how many of the worst questions are listed.
+// WorstMost is the maximum number of the worst questions that are listed.
 const WorstMost = 10

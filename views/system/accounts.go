@@ -43,7 +43,7 @@ func (l Login) toProvider() url.Values {
 // Setup is the page that creates the first administrator.
 type Setup struct {
 	Key, Name string
-	// Errors are the messages by field.
+	// Errors maps fields to the messages about them.
 	Errors map[string]string
 }
 
@@ -118,7 +118,7 @@ type Project struct {
 	// NewToken is the value of the token that was just created, which is shown once.
 	NewToken       string
 	Values, Errors map[string]string
-	// SensitivePatterns are those that apply to the project.
+	// SensitivePatterns are the patterns that apply to the project.
 	SensitivePatterns []string
 }
 
@@ -135,7 +135,7 @@ type Audit struct {
 	IsChecked, IsUnsealed bool
 	Count                 int
 	BrokenAt              int64
-	// Days is how many days entries are kept; 0 means forever.
+	// Days is the number of days for which entries are kept; 0 means forever.
 	Days int
 }
 
@@ -151,7 +151,7 @@ type Shares struct {
 	// Chosen are the questions that Filters, the filters of a report, select; nil without filters.
 	Chosen  []int64
 	Filters url.Values
-	// Open is how many open comments came through each link.
+	// Open has the number of open comments that came through each link, keyed by the link's id.
 	Open map[uuid.UUID]int
 	// IsFinished reports that there is a report.
 	IsFinished bool
@@ -160,12 +160,12 @@ type Shares struct {
 // KeepField is the prefix of the names of fields that keep tokens; a token's id follows.
 const KeepField = "keep_"
 
-// tokenRole returns the choice of a new token's role.
+// tokenRole returns the role that the form for a new token selects.
 func (p Project) tokenRole() string {
 	return cmp.Or(p.Values["token_role"], string(people.Least(p.Role, people.Editor)))
 }
 
-// tokenDays returns the choice of a new token's lifetime.
+// tokenDays returns the lifetime, in days, that the form for a new token selects.
 func (p Project) tokenDays() string { return cmp.Or(p.Values["token_days"], "90") }
 
 // tokenDays and shareDays are the choices for the lifetime of tokens and of links, in days; 0 means no expiry.
@@ -210,7 +210,7 @@ func errorOf(errors map[string]string) string { return errors[""] }
 
 func isEnabled(at *time.Time) bool { return at == nil }
 
-// number formats a quota for its field.
+// number formats a quota for its field; empty if there is none.
 func number[T int | int64](n *T) string {
 	if n == nil {
 		return ""
@@ -218,7 +218,7 @@ func number[T int | int64](n *T) string {
 	return strconv.FormatInt(int64(*n), 10)
 }
 
-// megabytes formats a quota in bytes for its field.
+// megabytes formats a quota in bytes as megabytes for its field; empty if there is none.
 func megabytes(n *int64) string {
 	if n == nil {
 		return ""
@@ -233,7 +233,7 @@ func value(text *string) string {
 	return *text
 }
 
-// share returns how much of a quota is used, from 0 to 100; 0 if there is no quota.
+// share returns the used part of a quota in percent, at most 100; 0 if there is no quota.
 func share(used, most float64) int {
 	if most <= 0 {
 		return 0

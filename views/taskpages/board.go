@@ -137,7 +137,7 @@ func squareClass(letter rune) string {
 	return "b-" + string(letter)
 }
 
-// words returns the names of all letters, for the titles of squares.
+// words returns what the letters stand for, keyed by letter, for the titles of squares.
 func (b Board) words(locale text.Locale) map[string]string {
 	words := map[string]string{
 		string(waiting): locale.Text("board.waiting"), string(running): locale.Text("board.running"),

@@ -36,7 +36,7 @@ var usualColumns = []Column{ColumnAgreement, ColumnPassRate, ColumnVerdicts}
 // noColumns is the choice of no columns.
 const noColumns = "none"
 
-// ReadColumns reads a choice of columns: their names, separated by commas. isValid reports that all exist.
+// ReadColumns parses a choice of columns: their names, separated by commas. isValid reports that all of them exist.
 func ReadColumns(chosen string) (columns []Column, isValid bool) {
 	if chosen == "" {
 		return usualColumns, true
@@ -69,10 +69,10 @@ func ColumnNames(columns []Column) string {
 // has reports whether the list shows a column.
 func (l List) has(column Column) bool { return slices.Contains(l.Columns, column) }
 
-// span returns how many columns the list has.
+// span returns the number of columns in the list.
 func (l List) span() int { return len(l.Columns) + fixedColumns }
 
-// fixedColumns counts the columns for the tick, state, name, time, progress and actions.
+// fixedColumns is the number of columns that the list always has: checkbox, state, name, time, progress and actions.
 const fixedColumns = 6
 
 func columnName(ctx context.Context, column Column) string {
@@ -111,7 +111,7 @@ func taskCost(task db.Task) string {
 	return text.Cost(&short, figures(task).Currency)
 }
 
-// amountOf reads a decimal number.
+// amountOf parses a decimal number; isKnown is false if there is none.
 func amountOf(cost *string) (amount float64, isKnown bool) {
 	if cost == nil {
 		return 0, false
@@ -123,7 +123,7 @@ func amountOf(cost *string) (amount float64, isKnown bool) {
 // costDigits are the significant digits of amounts of money in the list.
 const costDigits = 4
 
-// names are the current names of entries of the library, by their ids.
+// names maps the ids of library entries to their current names.
 type names map[uuid.UUID]string
 
 // agent returns the name of an agent or model that a task calls: its name in the library or, once deleted, its name

@@ -26,7 +26,7 @@ func within(bar report.Bar) results.Query {
 	}}
 }
 
-// newColumns scales bars to the top of the axis.
+// newColumns returns the bars as they are drawn, in a plot whose axis ends at top.
 func newColumns(bars []report.Bar, top int) []column {
 	columns := make([]column, len(bars))
 	step, scale := plotWidth/float64(max(1, len(bars))), plotHeight/float64(max(1, top))

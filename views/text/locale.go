@@ -65,7 +65,7 @@ type Locale struct {
 	catalogue *Catalogue
 }
 
-// Locale returns the texts of one of Languages.
+// Locale returns the locale for one of Languages and a theme.
 func (c *Catalogue) Locale(lang, theme string) Locale {
 	return Locale{Lang: lang, Theme: theme, texts: c.languages[lang], catalogue: c}
 }

@@ -9,7 +9,7 @@ import (
 	"wending/views/text"
 )
 
-// Failure is why a call did not succeed.
+// Failure describes why a call did not succeed.
 type Failure struct {
 	// Code is the run's error code; Message is the detail, in English or in the agent's own words.
 	Code, Message string

@@ -25,7 +25,7 @@ type Tuned struct {
 	Version int
 	// Before and After compare the saved version and the changed evaluator with people, on the same answers.
 	Before, After review.Fit
-	// Unrated is how many further answers the changed evaluator reached no verdict on.
+	// Unrated is the number of further answers on which the changed evaluator reached no verdict.
 	Unrated int
 }
 

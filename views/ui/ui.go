@@ -9,7 +9,8 @@ import (
 	"wending/views/text"
 )
 
-// percent returns part as a length on a scale from 0 to 100, for SVG; a part above 0 is always visible.
+// percent returns part as a percentage of total, for lengths in SVG; a part above 0 is at least 1, so that it is
+// visible.
 func percent(part, total int) string {
 	if part <= 0 || total <= 0 {
 		return "0"
@@ -17,7 +18,7 @@ func percent(part, total int) string {
 	return strconv.FormatFloat(max(1, min(100, 100*float64(part)/float64(total))), 'f', 2, 64)
 }
 
-// Bad returns the CSS class of a number that should be zero.
+// Bad returns the CSS class that marks a number as bad, or none if is is false.
 func Bad(is bool) string {
 	if is {
 		return "is-bad"
