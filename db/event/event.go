@@ -1,5 +1,5 @@
-// Package event defines a common vocabulary for what agents report during a call, regardless of protocol, and a
-// compact encoding for it.
+// Package event defines the events that agents report during a call, in one vocabulary for all protocols, and a
+// compact encoding for them.
 package event
 
 import (
@@ -8,10 +8,10 @@ import (
 	"github.com/google/uuid"
 )
 
-// Type is the type of an event.
+// Type says what an event reports, and so which members of its Data are set.
 type Type string
 
-// The types. The first event of a run is TaskStarted, the last of a successful one TaskCompleted.
+// The types. The first event of a run is TaskStarted, and the last event of a successful run is TaskCompleted.
 const (
 	TaskStarted    Type = "task_started"
 	Text           Type = "text"
@@ -46,7 +46,7 @@ const (
 	Failed     = "failed"
 )
 
-// ToolStates are the states of tools.
+// ToolStates lists all states of a tool.
 var ToolStates = []string{Started, Generating, Completed, Failed}
 
 // The kinds of assets.
@@ -57,12 +57,12 @@ const (
 	File  = "file"
 )
 
-// Kinds are the kinds of assets.
+// Kinds lists all kinds of assets.
 var Kinds = []string{Image, Audio, Video, File}
 
 // Event is one event of a call.
 type Event struct {
-	// Seq counts the events of a unit in one process, from 1.
+	// Seq numbers the events that one process records for a unit, from 1.
 	Seq int `json:"seq"`
 	// AtMS is when the event happened, in milliseconds since the call began; retries belong to the same call.
 	AtMS int  `json:"at_ms"`
@@ -84,10 +84,10 @@ type Data struct {
 	// Progress is in per cent, from 0 to 100.
 	Progress *float64 `json:"progress,omitempty"`
 	Message  string   `json:"message,omitempty"`
-	// Code is the code of an error, or of the way a call ended.
+	// Code is an error code, or the status with which a call ended.
 	Code string `json:"code,omitempty"`
-	// Attempt is the number of a call's attempt, from 1; WaitMS is the wait between the last failure and this
-	// attempt.
+	// Attempt numbers the attempts of a call, from 1; WaitMS is the wait between the last failure and this attempt, in
+	// milliseconds.
 	Attempt int `json:"attempt,omitempty"`
 	WaitMS  int `json:"wait_ms,omitempty"`
 	// Kind is the kind of an asset, a preview or a tool's result. URL is the address of an asset or a preview at the
@@ -111,7 +111,7 @@ type Data struct {
 // MaxRaw is the maximum number of bytes of an agent's data that are kept with one event.
 const MaxRaw = 4 << 10
 
-// Sink receives the events of a call as they happen. It never blocks.
+// Sink receives the events of a call as they happen. Emit never blocks.
 type Sink interface {
 	Emit(kind Type, data Data)
 }

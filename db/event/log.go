@@ -21,24 +21,24 @@ const (
 	// only ends (isEnd).
 	manyWaiting = 512 << 10
 	maxWaiting  = 1 << 20
-	// maxTail is the length up to which further pieces are appended to a text: copying a longer text for every piece
-	// would be slow.
+	// maxTail is the length in bytes up to which pieces of text are appended to the same event: copying a longer text for
+	// every piece would be slow.
 	maxTail = 64 << 10
 	// maxEventsWaiting is the maximum number of waiting events, not counting ends: each takes about 400 bytes of memory in
 	// addition to its content.
 	maxEventsWaiting = 12_000
 )
 
-// Log holds the events of a unit's question that have not been stored yet. A Log is safe for concurrent use, and its
-// methods block only on each other.
+// Log collects the events of a call until they are stored. A Log is safe for concurrent use, and its methods block only
+// on each other.
 type Log struct {
 	now func() time.Time
 
 	mu      sync.Mutex
 	start   time.Time
 	waiting []Event
-	// tail is the text of the last event while pieces are still appended to it. A string would be copied for each
-	// piece.
+	// tail is the text of the last event while pieces are still appended to it, because a string would be copied for
+	// each piece.
 	tail    []byte
 	bytes   int // of the waiting events
 	seq     int
@@ -47,7 +47,7 @@ type Log struct {
 	dropped int
 	// lastProgressMS is when the last ProgressUpdate was kept.
 	lastProgressMS int
-	// lastHeardMS and silenceMS serve LongestSilence.
+	// lastHeardMS is when data last arrived, and silenceMS is the longest silence so far.
 	lastHeardMS, silenceMS int
 	progress               *float64
 }
@@ -111,7 +111,8 @@ func isEnd(kind Type) bool {
 	return kind == TaskCompleted || kind == ErrorOccurred || kind == Retry || kind == Asset
 }
 
-// merge appends a piece of text to the previous one if they arrived close enough together.
+// merge appends a piece of text to the last waiting event if they arrived close enough together; in a thinned log, it
+// also replaces progress with newer progress. It reports whether it did either.
 func (l *Log) merge(kind Type, at int, data Data, isThin bool) bool {
 	if len(l.waiting) == 0 || l.isFull() {
 		return false

@@ -5,18 +5,17 @@ import (
 	"slices"
 )
 
-// The limits of what is kept of an agent's spans.
+// Limits on the spans that are kept for a run.
 const (
-	// MaxSpans is the maximum number of spans of a run, and MaxSpansBytes is their maximum size as JSON.
+	// MaxSpans is the maximum number of spans, and MaxSpansBytes is the maximum size of all of them as JSON, in bytes.
 	MaxSpans      = 1000
 	MaxSpansBytes = 2 << 20
-	// MaxSpanText is the maximum number of characters of a span's input and of its output, and MaxSpanName is the maximum
-	// number of characters of its other texts.
+	// MaxSpanText limits the input and the output of a span, and MaxSpanName each of its other texts, in characters.
 	MaxSpanText = 8000
 	MaxSpanName = 200
 )
 
-// SpanKind is what a span's step does.
+// SpanKind says what an agent does in a span, such as calling a model or a tool.
 type SpanKind string
 
 // The kinds of spans.
@@ -30,13 +29,13 @@ const (
 	SpanOther     SpanKind = "other"
 )
 
-// SpanKinds are the kinds of spans.
+// SpanKinds lists all kinds of spans.
 var SpanKinds = []SpanKind{SpanAgent, SpanModel, SpanTool, SpanRetrieval, SpanEmbedding, SpanChain, SpanOther}
 
 // Span is a step of an agent's work on a call, as the agent itself measured it.
 type Span struct {
 	// ID and Parent are 16 hexadecimal digits. Parent is empty if the agent named none, and may be the id of a span that
-	// is not stored, such as our own call.
+	// is not stored, such as that of Wending's call to the agent.
 	ID     string   `json:"id"`
 	Parent string   `json:"parent,omitempty"`
 	Name   string   `json:"name,omitempty"`
@@ -45,12 +44,12 @@ type Span struct {
 	// nil if the span has no credible end.
 	StartNS    int64  `json:"start_ns,omitempty"`
 	DurationNS *int64 `json:"duration_ns,omitempty"`
-	// Model is the model that answered; empty if the span names none. Token counts are nil if they are unknown.
+	// Model is the model that answered; empty if the span names none. Token counts are nil if unknown.
 	Model        string `json:"model,omitempty"`
 	InputTokens  *int64 `json:"input_tokens,omitempty"`
 	OutputTokens *int64 `json:"output_tokens,omitempty"`
 	TotalTokens  *int64 `json:"total_tokens,omitempty"`
-	// Input and Output are texts, in many cases JSON. IsInputCut and IsOutputCut report that the end is missing.
+	// Input and Output are texts, often JSON. IsInputCut and IsOutputCut report that the end is missing.
 	Input       string `json:"input,omitempty"`
 	Output      string `json:"output,omitempty"`
 	IsInputCut  bool   `json:"is_input_cut,omitempty"`
@@ -60,16 +59,16 @@ type Span struct {
 	Error    string `json:"error,omitempty"`
 }
 
-// Step is a span in a tree of steps.
+// Step is a span with its place in the tree of all spans of a run.
 type Step struct {
 	Span
 	// Depth is 0 for steps without a known parent.
 	Depth int
-	// AtNS is when the step began after the first one, in nanoseconds; nil means unknown.
+	// AtNS is the time from the start of the first step to the start of this one, in nanoseconds; nil if unknown.
 	AtNS *int64
 }
 
-// Tree returns spans as a tree in order: each span is followed by the spans that it is the parent of, in the order in
+// Tree arranges spans as a tree, and returns it depth first: each span is followed by its children, in the order in
 // which they began. Each span appears exactly once, even if it is its own ancestor.
 func Tree(spans []Span) []Step {
 	spans = slices.Clone(spans)
@@ -111,7 +110,7 @@ func Tree(spans []Span) []Step {
 			place(one)
 		}
 	}
-	for _, one := range spans { // what is left are circles, which begin with their earliest span
+	for _, one := range spans { // the remaining spans form cycles, each of which begins with its earliest span
 		if !placed[one.ID] {
 			place(one)
 		}
