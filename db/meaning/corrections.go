@@ -12,17 +12,18 @@ import (
 	"wending/db/pg"
 )
 
-// Correction is a person's decision on which answers of a variant to a question say the same thing. It takes
-// precedence over the groupings of models, existing and later ones, for as long as the answers remain.
+// Correction is a person's decision on which of a variant's answers to a question say the same thing. It takes
+// precedence over models' groupings, existing and future, for as long as the answers remain.
 type Correction struct {
 	Variant int `db:"variant"`
-	// Version counts the corrections of a question and variant, from 1, by any reviewer.
+	// Version counts the corrections of a question and variant by all reviewers, from 1.
 	Version   int       `db:"version"`
 	Reviewer  string    `db:"reviewer"`
 	CreatedAt time.Time `db:"created_at"`
 	// WithdrawnBy is the name of the person who withdrew the correction; nil if nobody did.
 	WithdrawnBy *string `db:"withdrawn_by"`
-	// Keys are the keys of the answers; each has a group, from 0. Answers with equal Contents differ at most in format.
+	// Keys, Groups and Contents are parallel: they hold, for each answer, its key, the number of its group, from 0, and
+	// the number of its content. Answers with equal Contents differ at most in format.
 	Keys     pq.ByteaArray `db:"keys"`
 	Groups   pq.Int64Array `db:"groups"`
 	Contents pq.Int64Array `db:"contents"`
@@ -37,7 +38,7 @@ type correctionRow struct {
 	Correction
 }
 
-// correctionsOf returns the latest corrections of items, withdrawn ones included, by item and variant.
+// correctionsOf returns the latest corrections of items, including withdrawn ones, keyed by item id and variant.
 func correctionsOf(ctx context.Context, tx *sqlx.Tx, itemIDs []int64) (map[int64]map[int]Correction, error) {
 	const read = `
 		SELECT ` + correctionColumns + `
@@ -57,7 +58,7 @@ func correctionsOf(ctx context.Context, tx *sqlx.Tx, itemIDs []int64) (map[int64
 	return byItem, nil
 }
 
-// Corrections returns the corrections of a task that were not withdrawn, by item, in the order of their variants.
+// Corrections returns the corrections of a task that were not withdrawn, keyed by item id and ordered by variant.
 func Corrections(ctx context.Context, db sqlx.QueryerContext, taskID uuid.UUID) (map[int64][]Correction, error) {
 	const read = `
 		SELECT ` + correctionColumns + `
@@ -90,7 +91,7 @@ func (c Correction) Store(ctx context.Context, tx *sqlx.Tx, itemID int64) error 
 	return pg.Classify("store a person's grouping", err)
 }
 
-// ImportCorrections stores corrections of an imported task, by question id, as the current ones, within a transaction.
+// ImportCorrections stores the corrections of an imported task, keyed by question id, as the current ones.
 func ImportCorrections(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, said map[string][]Correction) error {
 	const store = `
 		INSERT INTO corrections (item_id, variant, version, reviewer, keys, groups, contents, created_at)
@@ -108,7 +109,7 @@ func ImportCorrections(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, said 
 	return nil
 }
 
-// Against returns how far the groupings of a task's model agree with those of people.
+// Against returns how well the groupings made by a task's model agree with people's corrections of them.
 func Against(ctx context.Context, db sqlx.QueryerContext, taskID uuid.UUID) (of Reliability, err error) {
 	corrections, err := Corrections(ctx, db, taskID)
 	if err != nil || len(corrections) == 0 {
@@ -131,7 +132,8 @@ func Against(ctx context.Context, db sqlx.QueryerContext, taskID uuid.UUID) (of 
 	return of.computed(), nil
 }
 
-// compare adds a correction to the counts, unless the model was not asked about all of its answers.
+// compare adds a correction to the counts, with one answer for each content. It does nothing if the model has not
+// grouped all of the correction's answers.
 func (r *Reliability) compare(said Correction, model Groups) {
 	var person, found, contents []int64
 	var unsure []bool

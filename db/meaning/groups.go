@@ -13,7 +13,7 @@ import (
 // Groups are the groups of one variant's answers to a question. If groups of two variants have the same number, their
 // answers say the same thing.
 type Groups struct {
-	// Of has the group of each answer, by Key; Unsure are the answers whose group is not certain.
+	// Of maps the key of each answer to its group; Unsure marks the keys of answers whose group is not certain.
 	Of     map[string]int
 	Unsure map[string]bool
 }
@@ -29,8 +29,7 @@ func (g Groups) cover(answers []measure.Answer) bool {
 // Numbers summarise the answers of one variant to a question by what they say. measure.Question has some of these
 // fields, too, but computes them from the answers' texts.
 type Numbers struct {
-	// Letters has a letter for each run; answers with the same letter say the same thing. - means that the run has no
-	// answer.
+	// Letters has a letter for each run, or - if the run has no answer; answers with the same letter say the same thing.
 	Letters string
 	// Agreement is nil if there is only one run for each question, or if a run is missing.
 	Agreement *float64
@@ -42,9 +41,9 @@ type Numbers struct {
 	Unsure []int
 }
 
-// Sum sums up the answers to a question for each variant. Answers of one group have the same letter in all variants:
-// A is the largest group; order has the group of each letter. Answers without a group count like runs without an
-// answer.
+// Sum summarises the answers to a question for each variant. Answers of one group have the same letter in all
+// variants, and A is the largest group; order lists the groups in the order of their letters. Answers without a group
+// are treated like runs without an answer.
 func Sum(variants [][]measure.Answer, of []Groups) (all []Numbers, order []int) {
 	var keys [][]byte
 	for v, answers := range variants {
@@ -75,7 +74,7 @@ func Sum(variants [][]measure.Answer, of []Groups) (all []Numbers, order []int) 
 	return all, order
 }
 
-// keyOf returns a key that all answers of a group have in common; nil for a run without an answer or a group.
+// keyOf returns a key that all answers of a group have in common; nil if there is no answer, or it has no group.
 func (g Groups) keyOf(answer []byte) []byte {
 	group, has := g.Of[string(answer)]
 	if answer == nil || !has {
@@ -120,7 +119,7 @@ func numbersOf(answers []measure.Answer, keys [][]byte) (one Numbers) {
 // corrected applies a person's correction to the groups known so far. Each group of the correction takes the number of
 // the known group with which it shares the most answers, which keeps its letter and the model's note. Other groups get
 // new numbers, starting at next. An answer that the correction does not cover keeps its known group, and is unsure.
-// after is the next unused number; ok is false if fewer than two of the placed answers still exist.
+// after is the next unused number; ok is false if fewer than two of the correction's answers still exist.
 func (c Correction) corrected(answers []measure.Answer, known Groups, next int) (of Groups, after int, ok bool) {
 	placed := map[string]int{}
 	for n, key := range c.Keys {
@@ -143,7 +142,8 @@ func (c Correction) corrected(answers []measure.Answer, known Groups, next int) 
 	return of, next, len(standing) > 1
 }
 
-// numbers returns the numbers of a person's groups, and the first number that is free after them.
+// numbers maps the groups of a correction to the numbers that they take (see corrected), and returns the next unused
+// number.
 func (c Correction) numbers(known Groups, next int) (numbers map[int]int, after int) {
 	type pair struct{ own, known int }
 	common := map[pair]int{}
@@ -170,7 +170,7 @@ func (c Correction) numbers(known Groups, next int) (numbers map[int]int, after 
 	return numbers, next
 }
 
-// Reliability is how far a model's groupings agree with those of people, over pairs of answers that differ in more
+// Reliability measures how well a model's groupings agree with people's, over pairs of answers that differ in more
 // than format (precision and recall of pairs that say the same thing).
 type Reliability struct {
 	Questions int `json:"questions" doc:"Number of pairs of question and variant that both a person and the model grouped" example:"24"`
@@ -214,7 +214,7 @@ func (r *Reliability) add(person, model []int64, unsure []bool) {
 	}
 }
 
-// computed adds the shares to the counts.
+// computed returns the counts with the shares that follow from them.
 func (r Reliability) computed() Reliability {
 	share := func(of, all int) *float64 {
 		if all == 0 {
@@ -228,8 +228,8 @@ func (r Reliability) computed() Reliability {
 	return r
 }
 
-// Score returns how far found groupings agree with labelled ones. All three arguments are indexed by question, then by
-// answer: a grouping contains the group of each answer, and unsure marks the answers whose pairs are not scored.
+// Score returns how well found groupings agree with labelled ones. All three arguments are indexed by question, then by
+// answer: labelled and found hold the group of each answer, and unsure marks answers whose pairs are not scored.
 func Score(labelled, found [][]int64, unsure [][]bool) Reliability {
 	var r Reliability
 	for n, groups := range labelled {

@@ -37,7 +37,7 @@ type Meaning struct {
 type VariantMeaning struct {
 	Groups [][]int `json:"groups" nullable:"false" doc:"The run_index values in each group of answers that say the same thing, in the order of the item's groups" example:"[[1, 3], [2]]"`
 	Unsure []int   `json:"unsure" nullable:"false" doc:"run_index of the answers whose group is not certain"`
-	// Agreement is nil with one run, or where a run is missing.
+	// Agreement is nil if there is only one run, or if a run is missing.
 	Agreement *float64 `json:"agreement" doc:"Share of pairs of runs whose answers say the same thing; null with one run or if a run is missing" example:"0.6"`
 	// Version is what the next grouping by a person must state.
 	Version  int     `json:"version" doc:"Number of groupings of these answers made by people, which the next one must state; 0 if there is none yet" example:"1"`
@@ -46,7 +46,7 @@ type VariantMeaning struct {
 	Meaning
 }
 
-// OfVariant returns the meaning of a variant's answers; nil while it is not known, or if answers are not grouped.
+// OfVariant returns the meaning of a variant's answers; nil while it is unknown, or if the task groups no answers.
 // notes are the notes on the question's groups (report.Question.Notes); groups are the indexes of the variant's
 // groups in notes.
 func (of Known) OfVariant(notes []string) (one *VariantMeaning, groups []int) {

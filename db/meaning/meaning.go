@@ -13,17 +13,17 @@ import (
 	"wending/db/pg"
 )
 
-// By is how the groups of a question's answers were determined.
+// By says how the groups of a question's answers were determined.
 type By string
 
-// Equal means that the answers differ at most in format, Model that a model grouped them, Person that a person did.
+// Equal means that the answers differ at most in format, Model that a model grouped them, and Person that a person did.
 const (
 	Equal  By = "equal"
 	Model  By = "model"
 	Person By = "person"
 )
 
-// Current returns the current groupings of a task's answers, by item.
+// Current returns models' current groupings of a task's answers, keyed by item id.
 func Current(ctx context.Context, db sqlx.QueryerContext, taskID uuid.UUID) (map[int64]Grouping, error) {
 	const read = `
 		SELECT m.item_id, m.keys, m.groups, m.unsure, m.notes, m.is_default
@@ -44,7 +44,7 @@ func Current(ctx context.Context, db sqlx.QueryerContext, taskID uuid.UUID) (map
 	return byItem, nil
 }
 
-// Import stores groupings of the questions of a task that comes from another installation, by question id.
+// Import stores the groupings of a task that comes from another installation, keyed by question id.
 func Import(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, said map[string]Grouping) error {
 	const store = `
 		INSERT INTO meanings (item_id, target, keys, groups, unsure, notes, is_default, calls, attempts, latency_ms)
@@ -66,8 +66,8 @@ var Bys = []By{Equal, Model, Person}
 
 // Grouping holds a model's decision on which answers to a question say the same thing.
 type Grouping struct {
-	// Keys are the keys of the answers; Groups are their groups, from 0, and Unsure marks uncertain ones. Notes has a
-	// line for each group.
+	// Keys, Groups and Unsure are parallel: they hold, for each answer, its key, the number of its group, from 0, and
+	// whether the group is uncertain. Notes has a line for each group.
 	Keys   pq.ByteaArray  `db:"keys"`
 	Groups pq.Int64Array  `db:"groups"`
 	Unsure pq.BoolArray   `db:"unsure"`
@@ -86,7 +86,7 @@ func (m *Grouping) Add(key []byte, group int, isUnsure bool) {
 	m.Keys, m.Groups, m.Unsure = append(m.Keys, key), append(m.Groups, int64(group)), append(m.Unsure, isUnsure)
 }
 
-// groups returns the groups by answer.
+// groups returns the same grouping, keyed by answer.
 func (m Grouping) groups() Groups {
 	of := Groups{Of: map[string]int{}, Unsure: map[string]bool{}}
 	for n, key := range m.Keys {
@@ -95,7 +95,7 @@ func (m Grouping) groups() Groups {
 	return of
 }
 
-// Covers is the condition that the grouping m includes every current answer to the item i.
+// Covers is the SQL condition that the grouping m includes every current answer to the item i.
 const Covers = `NOT EXISTS (
 		SELECT FROM evaluation_runs r WHERE r.item_id = i.id AND r.is_current AND r.answer_key IS NOT NULL
 		AND r.answer_key <> ALL (m.keys))`
@@ -107,7 +107,7 @@ func Supersede(ctx context.Context, tx *sqlx.Tx, itemIDs []int64) error {
 	return pg.Classify("replace groupings", err)
 }
 
-// LockItems locks items whose statistics the caller's transaction changes, in the order of their ids.
+// LockItems locks, in the order of their ids, the items whose statistics the caller's transaction changes.
 func LockItems(ctx context.Context, tx *sqlx.Tx, itemIDs []int64) error {
 	const lock = `SELECT id FROM evaluation_items WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE`
 	_, err := tx.ExecContext(ctx, lock, pq.Int64Array(itemIDs))
@@ -121,10 +121,10 @@ type groupedItem struct {
 	Contents    int   `db:"contents"`
 	HasMeaning  bool  `db:"has_meaning"`
 	Grouping
-	// Lengths are the numbers of runs by variant, from the stored statistics.
+	// Lengths has the number of runs of each variant, from the stored statistics.
 	Lengths  pq.Int64Array `db:"lengths"`
 	variants [][]measure.Answer
-	// corrections are what people said, by variant.
+	// corrections holds people's groupings, keyed by variant.
 	corrections map[int]Correction
 }
 
@@ -190,7 +190,7 @@ func Apply(ctx context.Context, tx *sqlx.Tx, itemIDs []int64) error {
 	return store(ctx, tx, items)
 }
 
-// grouped returns the groups of each variant's answers, and how they were determined; both are empty where unknown.
+// grouped returns, for each variant, the groups of its answers and how they were determined; both are empty if unknown.
 func (g groupedItem) grouped() (of []Groups, by []By) {
 	of, by = make([]Groups, len(g.variants)), make([]By, len(g.variants))
 	known, next := g.groups(), len(g.Keys)
@@ -277,7 +277,7 @@ func store(ctx context.Context, tx *sqlx.Tx, items []groupedItem) error {
 	return pg.Classify("store the meanings of answers", err)
 }
 
-// arrayText returns an array in the notation of PostgreSQL.
+// arrayText returns an array in PostgreSQL's text notation; nil if it has none.
 func arrayText(array driver.Valuer) *string {
 	value, err := array.Value()
 	text, isText := value.(string)
@@ -287,8 +287,8 @@ func arrayText(array driver.Valuer) *string {
 	return &text
 }
 
-// EndLost records, with the code and message of the error, that a model gave no grouping because its calls were lost
-// too often.
+// EndLost records that a model gave no grouping for units because its calls were lost too many times; code and message
+// describe the error.
 func EndLost(ctx context.Context, tx *sqlx.Tx, units []int64, code, message string) error {
 	const items = `SELECT item_id FROM units WHERE id = ANY ($1)`
 	const store = `
