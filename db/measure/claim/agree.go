@@ -37,7 +37,7 @@ func (f *Claim) Agrees(y *Claim) bool {
 	return f.Key == y.Key && f.Unit == y.Unit
 }
 
-// inMonths returns a duration as a number of months.
+// inMonths returns a duration as a number of months, or "-", which no number equals, if it is not in months.
 func inMonths(f *Claim) string {
 	number, isInMonths := strings.CutSuffix(f.Key, "month")
 	if !isInMonths {
@@ -77,7 +77,7 @@ func isHalfDayLater(x, y string) bool {
 // isHalfMonth reports whether a duration is half a month (半个月) or 15 days, which count as the same.
 func (f *Claim) isHalfMonth() bool { return f.Key == "0.5month" || f.Key == "1296000s" }
 
-// isTransfer reports whether a quantity can be a rate of bytes: 500M is written for 500 Mbps.
+// isTransfer reports whether a quantity can be a data rate: 500 Mbps is often written as 500M.
 func (f *Claim) isTransfer() bool { return f.Class == classSpeed || f.Unit == "MB" && f.isShort }
 
 // isUncounted reports whether a number counts things without naming them: 32, 32 个.
@@ -128,7 +128,7 @@ func (f *Claim) parseAmounts() {
 	}
 }
 
-// Token returns a number that represents the claim in the context of another claim.
+// Token returns a hash that stands for the claim in the context of another claim; it is never 0.
 func (f *Claim) Token() uint32 {
 	h := uint32(f.Class)*31 + 7
 	for i := range len(f.Key) {

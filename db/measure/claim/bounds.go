@@ -14,7 +14,8 @@ type limit struct {
 	bound  Bound
 }
 
-// limitsBefore are the phrases before a number; a negated comparison is the opposite limit: 不得超过, 别少于.
+// limitsBefore are the phrases before a number. A negated comparison is the opposite limit: 不得超过 (must not exceed),
+// 别少于 (no fewer than).
 var limitsBefore = append(negatedLimits(), []limit{
 	{"至少", AtLeast}, {"最少", AtLeast}, {"最低", AtLeast}, {"最短", AtLeast}, {"起码", AtLeast}, {"达到或超过", AtLeast},
 	{"≥", AtLeast}, {">=", AtLeast},
@@ -56,7 +57,7 @@ func negatedLimits() []limit {
 	return all
 }
 
-// adverbs come before a verb, and limit the number after it: 最多放 2 天.
+// adverbs come before a verb, and limit the number after it: 最多放 2 天 (keep for at most 2 days).
 var adverbs = []limit{
 	{"至少", AtLeast}, {"最少", AtLeast}, {"起码", AtLeast}, {"最短", AtLeast}, {"最低", AtLeast},
 	{"最多", AtMost}, {"至多", AtMost}, {"最长", AtMost}, {"最高", AtMost}, {"顶多", AtMost},
@@ -65,7 +66,8 @@ var adverbs = []limit{
 // longestVerb is the maximum number of characters between one of the adverbs and the number.
 const longestVerb = 4
 
-// adverbBefore reads an adverb before the verb that ends at end.
+// adverbBefore returns the limit set by an adverb before the verb that ends at end, and marks the adverb as taken. It
+// returns Exact if there is none between the beginning of the clause and end.
 func (d *Document) adverbBefore(end, clause int) Bound {
 	for from := end; from > clause && end-from <= longestVerb && passage.IsHan(d.At(from-1)) && !d.Taken[from-1]; from-- {
 		if !strings.ContainsRune("少低短码多长高", d.At(from-1)) {
@@ -91,7 +93,7 @@ var limitsAfter = []limit{
 	{"以前", before}, {"之前", before}, {"前", before}, {"ago", before}, {"before", before},
 }
 
-// limitBegins are the phrases after a number, by their first character.
+// limitBegins maps a character to the phrases after a number that begin with it.
 var limitBegins = func() map[rune][]limit {
 	begins := map[rune][]limit{}
 	for _, l := range limitsAfter {
@@ -101,7 +103,8 @@ var limitBegins = func() map[rune][]limit {
 	return begins
 }()
 
-// boundOf reads the phrases that limit the number of f, and marks their words as taken.
+// boundOf returns the limit set by a phrase before or after the number of f, Exact if there is none, and marks the
+// words of a phrase before it as taken. It also sets f.Event. clause is where the clause begins.
 func (d *Document) boundOf(f *Claim, clause int) Bound {
 	i := f.From
 	f.Event = d.eventOf(f, clause)
@@ -128,7 +131,7 @@ func (d *Document) boundOf(f *Claim, clause int) Bound {
 		found = d.adverbBefore(at, clause)
 	}
 	next := d.Blanks(f.To)
-	if d.At(next) == '(' { // 7天（含）以上
+	if d.At(next) == '(' { // 7天（含）以上: 7 days or more
 		for k := next; k < next+6 && k < len(d.Runes); k++ {
 			if d.Runes[k] == ')' {
 				next = d.Blanks(k + 1)
@@ -165,7 +168,7 @@ func (d *Document) verbPhrase(i int) int {
 	return longestVerbPhrase
 }
 
-// hasOr reports whether an alternative begins between two characters.
+// hasOr reports whether there is an "or" or an "and" between two positions.
 func (d *Document) hasOr(from, to int) bool {
 	for i := from; i < to; i++ {
 		if d.Runes[i] == '或' || d.Has(i, " or ") || d.Has(i, " and ") {
@@ -175,7 +178,7 @@ func (d *Document) hasOr(from, to int) bool {
 	return false
 }
 
-// beforeFiller returns where a filler word between a limit and its number begins, if one ends at i.
+// beforeFiller returns where a filler word between a limit and its number begins if one ends at i; otherwise i.
 func (d *Document) beforeFiller(i int) int {
 	switch d.At(i - 1) {
 	case '为', '是', '约', '满', '于', '了', '的':
@@ -192,7 +195,7 @@ func (d *Document) beforeFiller(i int) int {
 	return i
 }
 
-// longestVerbPhrase is the result of verbPhrase in Chinese text; English phrases may be twice as long.
+// longestVerbPhrase is the result of verbPhrase, in characters, in Chinese text; English phrases may be twice as long.
 const longestVerbPhrase = 16
 
 // events are words after a time that show whether the time is before or after an event.
@@ -201,7 +204,8 @@ var events = []limit{
 	{"以前", before}, {"之前", before}, {"前", before}, {"以后", after}, {"之后", after}, {"后", after},
 }
 
-// eventOf reports whether a time is before or after an event: 期满前 30 日内, 30 days after delivery.
+// eventOf reports whether a duration is before an event, as in 期满前 30 日内 (within the 30 days before expiry), or after
+// one, as in 30 days after delivery. It returns Exact if it is neither.
 func (d *Document) eventOf(f *Claim, clause int) Bound {
 	if f.Class != ClassDuration {
 		return Exact
@@ -211,7 +215,7 @@ func (d *Document) eventOf(f *Claim, clause int) Bound {
 		at--
 	}
 	if at > clause {
-		isOrder := d.At(at-2) == '最' || d.At(at-2) == '临' // 最后 2 周
+		isOrder := d.At(at-2) == '最' || d.At(at-2) == '临' // 最后 2 周: the last 2 weeks
 		switch r := d.At(at - 1); {
 		case isOrder:
 		case r == '前':
@@ -229,7 +233,7 @@ func (d *Document) eventOf(f *Claim, clause int) Bound {
 	return Exact
 }
 
-// limitEndingAt returns the limit whose phrase ends at a character, and consumes its words.
+// limitEndingAt returns the limit whose phrase ends at end, and marks its words as taken; Exact if there is none.
 func (d *Document) limitEndingAt(end, clause int) Bound {
 	if end <= clause {
 		return Exact
@@ -254,7 +258,7 @@ type limitEnd struct {
 	length int
 }
 
-// limitEnds are the limits that come before a number, by their last character, the longest first.
+// limitEnds maps a character to the limits before a number whose phrases end with it, longest first.
 var limitEnds = func() map[rune][]limitEnd {
 	ends := map[rune][]limitEnd{}
 	for _, l := range limitsBefore {

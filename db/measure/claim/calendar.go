@@ -45,7 +45,7 @@ func (d *Document) addDate(from, to int, x date) int {
 	return to
 }
 
-// calendar reads a date that begins with a number.
+// calendar reads a date that begins with the number n at i, and returns the position after it; i if there is none.
 func (d *Document) calendar(i int, n number, to int) int {
 	value := int(n.value)
 	if n.value != float64(value) || value < 0 || value > 9999 {
@@ -133,25 +133,27 @@ func (d *Document) behind(i int) int {
 	return before
 }
 
-// isBehindMonth reports whether 每月, 次月 or a similar word comes before i.
+// isBehindMonth reports whether 每月 (every month), 次月 (the next month) or a similar word comes before i.
 func (d *Document) isBehindMonth(i int) bool {
 	before := d.behind(i)
 	return d.At(before) == '月' && strings.ContainsRune("每当次本该上下", d.At(before-1))
 }
 
-// isDayAtEnd reports whether a range of days begins before i, with the unit at its end only: 每月 1–10 日.
+// isDayAtEnd reports whether the number before i begins a range of days that has its unit only at the end: 每月 1–10 日
+// (from the 1st to the 10th of every month).
 func (d *Document) isDayAtEnd(i, to int) bool {
 	last, _, isRange := d.rangeTo(i, to)
 	return isRange && last.value <= 31 && strings.ContainsRune("日号", d.At(d.Blanks(last.To)))
 }
 
-// isDayOfMonth reports whether 1 日 is a day of the calendar, not a duration.
+// isDayOfMonth reports whether a number before 日 or 号 is a day of the month and not a duration in days.
 func (d *Document) isDayOfMonth(i, value int, unit rune) bool {
 	if d.isBehindMonth(i) {
 		return true
 	}
 	before := d.behind(i)
-	for k := len(d.Claims) - 1; k >= max(0, len(d.Claims)-4); k-- { // 每月 25 日之前…, 25 日之后…
+	// 每月 25 日之前…, 25 日之后…: before the 25th of every month …, after the 25th …
+	for k := len(d.Claims) - 1; k >= max(0, len(d.Claims)-4); k-- {
 		if x := &d.Claims[k]; x.Class == ClassDate && x.date == (date{day: value}) {
 			return true
 		}
@@ -184,7 +186,7 @@ func (d *Document) year(i int) (int, int) {
 	return value, end
 }
 
-// dayOfMonth reads the 3日 of 11月3日.
+// dayOfMonth reads the 3日 of 11月3日 (3 November). It returns the day, the position after it, and whether there is one.
 func (d *Document) dayOfMonth(i, to int) (int, int, bool) {
 	n, isNumber := d.anyNumber(d.Blanks(i), to)
 	if !isNumber || n.value < 1 || n.value > 31 {
@@ -197,7 +199,8 @@ func (d *Document) dayOfMonth(i, to int) (int, int, bool) {
 	return int(n.value), next + 1, true
 }
 
-// yearFirst reads the rest of a date after 2024年.
+// yearFirst reads the rest of a date, which begins at next, after a year such as 2024年 at i. It returns the position
+// after the date.
 func (d *Document) yearFirst(i, year, next, to int) int {
 	x := date{year: year}
 	end := next
@@ -218,7 +221,8 @@ func (d *Document) yearFirst(i, year, next, to int) int {
 	return d.addDate(i, end, x)
 }
 
-// monthFirst reads June 30, 2026.
+// monthFirst reads the rest of a date such as June 30, 2026, after the name of the month, which begins at i and ends at
+// next. It returns the position after the date; i if there is none.
 func (d *Document) monthFirst(i, next, to, month int) int {
 	if d.At(next) == '.' {
 		next++
@@ -241,7 +245,7 @@ func (d *Document) monthFirst(i, next, to, month int) int {
 	return d.addDate(i, end, x)
 }
 
-// noon reads noon and midnight.
+// noon reads a word for noon or midnight at i, and returns the position after it; i if there is none.
 func (d *Document) noon(i int) int {
 	for _, l := range []struct{ word, value string }{{"noon", "12:00"}, {"midday", "12:00"}, {"midnight", "00:00"},
 		{"正午", "12:00"}, {"零点", "00:00"}} {
@@ -253,7 +257,8 @@ func (d *Document) noon(i int) int {
 	return i
 }
 
-// partOfDay reads 上午 and similar words before a number: 'a' means before noon, 'n' noon, 'p' after noon.
+// partOfDay reads 上午 (in the morning) or a similar word before a number. It returns 'a' for before noon, 'n' for noon,
+// 'p' for after noon or 0 for no such word, and the position where the number should begin.
 func (d *Document) partOfDay(i, to int) (byte, int) {
 	var part byte
 	switch d.Runes[i] {
@@ -272,7 +277,7 @@ func (d *Document) partOfDay(i, to int) (byte, int) {
 	}
 	if next := d.Blanks(i + 1); part == 0 && next < to && passage.IsDigit(d.Runes[next]) && !passage.IsHan(d.At(i-1)) ||
 		part == 0 && d.Has(i-1, "到晚") {
-		switch d.Runes[i] { // 早 9 点到晚 9 点
+		switch d.Runes[i] { // 早 9 点到晚 9 点: from 9 a.m. to 9 p.m.
 		case '早':
 			return 'a', next
 		case '晚':
@@ -285,7 +290,8 @@ func (d *Document) partOfDay(i, to int) (byte, int) {
 	return part, d.Blanks(i + 2)
 }
 
-// clock reads a time of day whose hour is n.
+// clock reads a time of day whose hour is n, after the part of the day that partOfDay returned. It returns the position
+// after the time; i if there is none.
 func (d *Document) clock(i int, n number, to int, part byte) int {
 	hour := int(n.value)
 	if n.value != float64(hour) || hour < 0 || hour > 24 || n.To-i > 8 {
@@ -341,7 +347,7 @@ func (d *Document) clock(i int, n number, to int, part byte) int {
 	return end
 }
 
-// isHourBefore reports whether the text after 八点 makes it a time of day rather than a list item.
+// isHourBefore reports whether the text at i, after 八点, shows that this means 8 o'clock rather than eight points.
 func (d *Document) isHourBefore(i int) bool {
 	for _, word := range []string{"以后", "之后", "以前", "之前", "前", "后", "到", "至", "开", "关"} {
 		if d.Has(i, word) {
@@ -357,7 +363,8 @@ func (d *Document) followsDate(i int) bool {
 	return k >= 0 && d.Claims[k].Class == ClassDate && d.Claims[k].date.day > 0 && i-d.Claims[k].To <= 1
 }
 
-// minutes reads the rest of a time after 九点: 半, 三十分, 整.
+// minutes reads the rest of a time at i after its hour, such as 九点: 半 (half past), 三十分 (30 minutes), 整 (sharp). isTime
+// reports that there is such a rest, and end is the position after it.
 func (d *Document) minutes(i, to int) (minute, end int, isTime bool) {
 	switch {
 	case d.At(i) == '半':
@@ -373,7 +380,7 @@ func (d *Document) minutes(i, to int) (minute, end int, isTime bool) {
 	return 0, i, false
 }
 
-// meridiem reads a.m., pm.
+// meridiem reads a.m., pm or the like at i. It returns 'a' or 'p' and the position after it; 0 and i if there is none.
 func (d *Document) meridiem(i int) (byte, int) {
 	r := passage.Lower(d.At(i))
 	if r != 'a' && r != 'p' {
@@ -393,7 +400,7 @@ func (d *Document) meridiem(i int) (byte, int) {
 	return byte(r), end
 }
 
-// weekday reads 周三, 星期天.
+// weekday reads a day of the week, such as 周三 or 星期天, at i, and returns the position after it; i if there is none.
 func (d *Document) weekday(i int) int {
 	end := i + 1
 	if d.Runes[i] != '周' {

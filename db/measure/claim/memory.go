@@ -2,8 +2,8 @@ package claim
 
 import "wending/db/measure/passage"
 
-// Memory holds the sentences of the answers to one question, so that sentences that several answers share are read only
-// once. It keeps the whole text of each learnt answer in memory.
+// Memory holds sentences of the answers to one question, so that sentences that several answers share are read only
+// once. It keeps the whole text of each learnt answer.
 type Memory struct {
 	known map[sentenceKey]sentencePlace
 }
@@ -15,13 +15,13 @@ type sentenceKey struct {
 	row, column string
 }
 
-// sentencePlace is a sentence of an answer.
+// sentencePlace is where a sentence is in a learnt answer.
 type sentencePlace struct {
 	*Document
-	sentence, from, to int // the sentence's number, and the range of its claims
+	sentence, from, to int // the sentence's index, and the range of its claims
 }
 
-// How many characters around a sentence can affect how it is read.
+// The number of characters after and before a sentence that can affect how it is read.
 const (
 	behindSentence = 8
 	beforeSentence = 16
@@ -41,14 +41,14 @@ func (m *Memory) Learn(answer string) *Document {
 	return d
 }
 
-// Read reads the claims of an answer.
+// Read reads the claims of an answer without remembering its sentences.
 func (m *Memory) Read(answer string) *Document {
 	d, _, _ := m.read(answer)
 	return d
 }
 
-// read reads an answer. It also returns the keys of the sentences that are worth remembering, and the first claim of
-// each.
+// read reads an answer. It also returns, for each sentence, its key, which is empty if the sentence is not worth
+// remembering, and the index of its first claim; the number of all claims follows at the end.
 func (m *Memory) read(answer string) (*Document, []sentenceKey, []int) {
 	d := newDocument(answer)
 	keys := make([]sentenceKey, len(d.Sentences))
@@ -85,7 +85,7 @@ func (d *Document) scanAlone(n int) bool {
 	return d.turnedAt == turnedAt && (before == 0 || d.Claims[before-1] == last)
 }
 
-// recall adds the claims of a sentence that a learnt answer also contains, and reports whether one does.
+// recall adds the claims of sentence n to d if a learnt answer contains the same sentence. It reports whether one does.
 func (m *Memory) recall(d *Document, n int, key sentenceKey) bool {
 	known, isKnown := m.known[key]
 	if !isKnown {

@@ -9,7 +9,7 @@ import (
 	"wending/db/measure/passage"
 )
 
-// number is a number in the text.
+// number is a number as the text states it.
 type number struct {
 	passage.Span
 	value   float64
@@ -20,10 +20,10 @@ type number struct {
 	isLight bool // a single Chinese character, which is a number only before a unit
 }
 
-// longestNumber is the maximum length of a number in Chinese characters.
+// longestNumber is the maximum length, in characters, of a number that is written in Chinese.
 const longestNumber = 32
 
-// han reads a number in Chinese characters.
+// han reads a number in Chinese characters at i, and reports whether there is one.
 func (d *Document) han(i, to int) (number, bool) {
 	n := number{Span: passage.Span{From: i, To: i}, isHan: true}
 	total, section, digit := 0.0, 0.0, -1
@@ -94,7 +94,8 @@ func boolean(b bool) float64 {
 	return 0
 }
 
-// integer reads a whole number in digits or Chinese characters.
+// integer reads a whole number in digits or Chinese characters at i. It returns the number in digits, without leading
+// zeros, and the position after it; "" and i if there is none.
 func (d *Document) integer(i int) (string, int) {
 	end := i
 	for end < i+9 && passage.IsDigit(d.At(end)) {
@@ -116,7 +117,7 @@ func decimal(v float64) string {
 	return strconv.FormatFloat(math.Round(v*1e6)/1e6, 'f', -1, 64)
 }
 
-// digits reads 1,200.50.
+// digits reads a number in digits, such as 1,200.50, at i, and reports whether there is one.
 func (d *Document) digits(i, to int) (number, bool) {
 	var small [32]byte
 	n := number{Span: passage.Span{From: i, To: i}}
@@ -148,7 +149,7 @@ done:
 	return n, err == nil
 }
 
-// english reads a number in words: thirty, twenty-one, two hundred.
+// english reads a number in words, such as thirty, twenty-one or two hundred, at i, and reports whether there is one.
 func (d *Document) english(i, to int) (number, bool) {
 	n := number{Span: passage.Span{From: i, To: i}, isWord: true}
 	total := 0.0
@@ -181,7 +182,7 @@ func (d *Document) english(i, to int) (number, bool) {
 	return n, n.To > i
 }
 
-// anyNumber reads a number that begins at i.
+// anyNumber reads a number in digits, Chinese characters or English words at i, and reports whether there is one.
 func (d *Document) anyNumber(i, to int) (number, bool) {
 	if i >= to {
 		return number{}, false
@@ -197,7 +198,8 @@ func (d *Document) anyNumber(i, to int) (number, bool) {
 	case passage.ChineseDigit(r) >= 0 || r == '十':
 		if next := passage.ChineseDigit(d.At(i + 1)); next > 1 && next == passage.ChineseDigit(r)+1 &&
 			passage.ChineseDigit(d.At(i+2)) < 0 && passage.ChineseScale(d.At(i+2)) == 0 {
-			n := number{Span: passage.Span{From: i, To: i + 1}, value: float64(next - 1), isHan: true, isAbout: true} // 两三米
+			// 两三米: two or three metres
+			n := number{Span: passage.Span{From: i, To: i + 1}, value: float64(next - 1), isHan: true, isAbout: true}
 			return n, true
 		}
 		return d.han(i, to)
@@ -207,7 +209,8 @@ func (d *Document) anyNumber(i, to int) (number, bool) {
 	return number{}, false
 }
 
-// fraction reads the /4 of 1/4, and the 1/2 of 1 1/2, if a unit follows, because 1/4 alone may be a date or a page.
+// fraction extends n by the /4 of 1/4 or the 1/2 of 1 1/2 if a unit follows, or if the text shows that it is a share:
+// 1/4 alone may be a date or a page.
 func (d *Document) fraction(n *number, to int) {
 	whole, top, i := 0.0, *n, n.To
 	if d.At(i) == ' ' && passage.IsDigit(d.At(i+1)) {
@@ -242,7 +245,7 @@ func (d *Document) isPartOf(from, to int) bool {
 	return !isOther && (strings.ContainsRune("的为取约到至满剩", before) || passage.IsHan(behind) || d.Has(d.Blanks(to), "of "))
 }
 
-// scale reads 万 or million after digits.
+// scale extends n, a number in digits, by the rest of a fraction, and by a word such as 万 (ten thousand) or million.
 func (d *Document) scale(n *number, to int) {
 	d.fraction(n, to)
 	i := d.Blanks(n.To)
@@ -288,7 +291,7 @@ var quantityBits = func() (all [(0xA000 - 0x3400) >> 6]uint64) {
 	return all
 }()
 
-// quantity reads a quantity that begins with a number, or with a word for its kind.
+// quantity reads a quantity, date or time that begins at i, and returns the position after it; i if there is none.
 func (d *Document) quantity(i, to, clause int) int {
 	if !beginsQuantity(d.Runes[i]) {
 		return i
@@ -378,8 +381,8 @@ func (d *Document) quantity(i, to, clause int) int {
 	return d.measured(start, n, to, clause)
 }
 
-// oneOf reads an article as the number 1 (for a week, a gram of, within an hour), unless it belongs to a rate. 下个工作日
-// is read as 下一个工作日.
+// oneOf reads an article at i as the number 1 (for a week, a gram of, within an hour), unless it belongs to a rate, and
+// returns the position after it; i if there is none. 下个工作日 (the next working day) is read as 下一个工作日.
 func (d *Document) oneOf(i, to int) int {
 	if d.Has(i, "下个") && (d.Has(i+2, "工作日") || d.Has(i+2, "自然日") || d.Has(i+2, "交易日")) {
 		return i + 2
@@ -415,11 +418,12 @@ func (d *Document) oneOf(i, to int) int {
 	return i
 }
 
-// maxCode is the maximum number of characters in a code of digits; a longer row of digits is not a code. Without this
-// limit, a text of digits alone would be scanned to its end again for each number in it.
+// maxCode is the maximum number of characters in a code of digits. Without this limit, a text that consists of digits
+// would be scanned to its end again for each number in it.
 const maxCode = 100
 
-// digitsCode reads 400-600-1873, 3.8.2, 192.168.31.1, 2.x, 21H2.
+// digitsCode reads a telephone number, address, version or code that begins with the digits n at i, such as
+// 400-600-1873, 192.168.31.1, 3.8.2, 2.x or 21H2. It returns the position after it; i if there is none.
 func (d *Document) digitsCode(i int, n number, to int) int {
 	end, groups, dots := i, 1, 0
 	longest, current := 0, 0
@@ -474,13 +478,13 @@ loop:
 	return i
 }
 
-// isUnmeasured reports whether no unit follows.
+// isUnmeasured reports whether there is no unit at i.
 func (d *Document) isUnmeasured(i, to int) bool {
 	_, end := d.unit(i, to)
 	return end == i
 }
 
-// isCue reports whether the text announces a telephone number.
+// isCue reports whether the text before i announces a telephone number.
 func (d *Document) isCue(i int) bool {
 	for from := max(0, i-8); from < i; from++ {
 		for _, cue := range []string{"电话", "热线", "拨打", "致电", "专线", "客服", "call", "phone", "hotline", "dial"} {
@@ -517,7 +521,8 @@ func (d *Document) addPercent(from, to int, value float64, clause int) int {
 	return to
 }
 
-// partOf reads 百分之三十.
+// partOf reads the number after 百分之 (per cent), 千分之 or 万分之 (per thousand, per ten thousand) as a percentage, which is
+// the number times factor. It returns the position after it; i if there is none.
 func (d *Document) partOf(i, from, to, clause int, factor float64) int {
 	n, isNumber := d.anyNumber(from, to)
 	if !isNumber {
@@ -528,7 +533,8 @@ func (d *Document) partOf(i, from, to, clause int, factor float64) int {
 	return n.To
 }
 
-// half reads 半小时, 半个月, half a cup.
+// half reads half a unit, such as 半小时 (half an hour) or half a cup, at i, and returns the position after it; i if there
+// is none.
 func (d *Document) half(i, to, clause int) int {
 	from := i + 1
 	if d.Runes[i] == 'h' {
@@ -537,7 +543,7 @@ func (d *Document) half(i, to, clause int) int {
 	return d.part(i, from, to, clause, 0.5)
 }
 
-// article reads of, a and an.
+// article skips of, a and an at i, and returns the position after them.
 func (d *Document) article(i int) int {
 	i = d.Blanks(i)
 	for _, word := range []string{"of ", "a ", "an "} {
@@ -548,7 +554,8 @@ func (d *Document) article(i int) int {
 	return i
 }
 
-// part reads the unit after a half or a quarter.
+// part reads the unit at from after a half or a quarter (size) at i, and returns the position after it; i if the two
+// are not a quantity.
 func (d *Document) part(i, from, to, clause int, size float64) int {
 	if d.At(from) == '个' {
 		from++
@@ -569,12 +576,13 @@ func (d *Document) part(i, from, to, clause int, size float64) int {
 	return end
 }
 
-// articles are the measure words after which 一 is an article and not a number.
+// articles are the measure words before which 一 is an article and not a number.
 var articles = set("个 台 家 位 名 户 所 座 部 篇 道")
 
-// measured reads a number with its unit, and the number before it that shares the unit: 5–10 mg/kg.
+// measured reads the unit of the number n, which begins at start, and the rest of a range whose numbers share a unit
+// (5–10 mg/kg). It returns the position after the quantity; start if the number is not one.
 func (d *Document) measured(start int, n number, to, clause int) int {
-	if d.Has(n.To, "个半") { // 四个半小时
+	if d.Has(n.To, "个半") { // 四个半小时: four and a half hours
 		if u, _ := d.unit(n.To+2, to); u.class == ClassDuration {
 			n.value, n.To, n.isLight = n.value+0.5, n.To+2, false
 		}
@@ -610,7 +618,8 @@ func (d *Document) measured(start int, n number, to, clause int) int {
 		return end
 	}
 	f := Claim{Span: passage.Span{From: start, To: end}, Class: u.class, Unit: u.base, Raw: decimal(n.value)}
-	f.IsLoose = n.isAbout || u.name == "次" && n.isHan && n.value == 1 && passage.IsHan(d.At(end)) // 一次能借五册
+	// 一次能借五册 (five books at a time) does not state the number 1.
+	f.IsLoose = n.isAbout || u.name == "次" && n.isHan && n.value == 1 && passage.IsHan(d.At(end))
 	if u.class != ClassMoney && u.class != ClassPercent {
 		f.per, f.To = d.denominator(end, to, start, clause)
 	}
@@ -624,7 +633,7 @@ func (d *Document) measured(start int, n number, to, clause int) int {
 		rest, f.To = d.restOfMetres(n, f.To, to)
 		value += rest
 	}
-	if u.class == classMass && d.At(f.To) == '半' { // 一斤半
+	if u.class == classMass && d.At(f.To) == '半' { // 一斤半: one and a half jin
 		value += u.factor / 2
 		f.To++
 	}
@@ -656,7 +665,7 @@ func (d *Document) measured(start int, n number, to, clause int) int {
 	return f.To
 }
 
-// isMultiple reports whether "times" compares: three times the price, twice as much.
+// isMultiple reports whether the text at i, after "times" or "twice", compares: three times the price, twice as much.
 func (d *Document) isMultiple(i int) bool {
 	i = d.Blanks(i)
 	for _, word := range []string{"the ", "as ", "more", "higher", "your ", "their ", "its ", "that ", "larger",
@@ -668,7 +677,8 @@ func (d *Document) isMultiple(i int) bool {
 	return false
 }
 
-// restOfMetres reads the 八 of 一米八, and the 2 of 2 米 2.
+// restOfMetres reads the tenths of a metre after metres, such as the 八 of 一米八 (1.8 m) or the last 2 of 2 米 2, at i.
+// It returns them in metres and the position after them; 0 and i if there are none.
 func (d *Document) restOfMetres(n number, i, to int) (float64, int) {
 	at := i
 	digit := passage.ChineseDigit(d.At(at))
@@ -686,7 +696,8 @@ func (d *Document) restOfMetres(n number, i, to int) (float64, int) {
 	return float64(digit) / 10, at + 1
 }
 
-// unitBehindProduct returns the unit of a length in a product of sides: 55 × 40 × 23 cm.
+// unitBehindProduct returns the unit after a product of lengths whose first number ends at i (55 × 40 × 23 cm); none if
+// there is no such product.
 func (d *Document) unitBehindProduct(i, to int, none unit) unit {
 	for range 2 {
 		i = d.Blanks(i)
@@ -705,7 +716,8 @@ func (d *Document) unitBehindProduct(i, to int, none unit) unit {
 	return none
 }
 
-// isRate reports whether one day, month … is the time unit of a rate: 一天只吃 1 次 is 每天 1 次, 每逾期一日 is 每日.
+// isRate reports whether one day, one month … between start and i is the time unit of a rate: 一天只吃 1 次 (only once a
+// day) means 每天 1 次, and 每逾期一日 (for each day overdue) means 每日.
 func (d *Document) isRate(start, i, to int) bool {
 	for at := start - 1; at >= start-4 && (passage.IsHan(d.At(at)) || d.At(at) == ' '); at-- {
 		if d.Runes[at] == '每' {
@@ -730,16 +742,18 @@ func (d *Document) isRate(start, i, to int) bool {
 	return false
 }
 
-// restOfDuration reads the 20 分钟 of 1 小时 20 分钟.
+// restOfDuration reads the rest of a duration after the unit u, such as the 20 分钟 of 1 小时 20 分钟 (1 h 20 min), at i. It
+// returns the rest in u's base unit and the position after it; 0 and i if there is none.
 func (d *Document) restOfDuration(u unit, i, to int) (float64, int) {
 	if u.factor < 60 && u.base == "s" {
 		return 0, i
 	}
 	from := d.Blanks(i)
-	if d.Has(from, "and ") && u.factor != 7*86400 { // two weeks, one week and one day before
+	if d.Has(from, "and ") && u.factor != 7*86400 { // "two weeks, one week and one day before" is a list
 		from += 4
 	}
-	if d.At(from) == '半' && u.factor != 1 && !strings.ContainsRune("个小天月年数价", d.At(from+1)) { // 两年半
+	// 两年半: two and a half years
+	if d.At(from) == '半' && u.factor != 1 && !strings.ContainsRune("个小天月年数价", d.At(from+1)) {
 		if d.At(from+1) == '钟' {
 			from++
 		}
@@ -750,7 +764,7 @@ func (d *Document) restOfDuration(u unit, i, to int) (float64, int) {
 		return 0, i
 	}
 	smaller, end := d.unit(n.To, to)
-	if u.factor == 3600 && smaller.base == "分" { // 6 小时 15 分
+	if u.factor == 3600 && smaller.base == "分" { // 6 小时 15 分: 6 h 15 min
 		smaller = units["分钟"]
 	}
 	if smaller.class != ClassDuration || smaller.base != u.base || smaller.factor >= u.factor {
@@ -762,7 +776,8 @@ func (d *Document) restOfDuration(u unit, i, to int) (float64, int) {
 // LongestContext is the maximum length, in characters, of the context that is read for a claim.
 const LongestContext = 200
 
-// unitOfCell returns the unit in brackets in the head of a column, the head of a row or a key: 电价（元/千瓦时）.
+// unitOfCell returns the unit in brackets in the header of the sentence's column or row, or in its key: 电价（元/千瓦时）
+// (price in yuan per kWh). It returns no unit if there is none.
 func (d *Document) unitOfCell() unit {
 	x := d.Sentences[d.reading]
 	for _, head := range [2]passage.Span{x.Column, x.Row} {
@@ -784,7 +799,8 @@ func (d *Document) unitOfCell() unit {
 	return unit{}
 }
 
-// restOfMoney reads the 6 分 of 5 角 6 分.
+// restOfMoney reads the rest of an amount in yuan after the unit u, such as the 6 分 of 5 角 6 分 (0.56 yuan), at i. It
+// returns the rest in yuan and the position after it; 0 and i if there is none.
 func (d *Document) restOfMoney(u unit, i, to int) (float64, int) {
 	if u.base != "CNY" {
 		return 0, i
@@ -800,13 +816,14 @@ func (d *Document) restOfMoney(u unit, i, to int) (float64, int) {
 			continue
 		}
 		if !strings.ContainsRune(smaller.names, d.At(next)) {
-			isShort := n.isLight && i == n.From && !passage.IsDigit(d.At(n.To)) && d.isUnmeasured(n.To, to) // 一毛五
+			// 一毛五: 0.15 yuan
+			isShort := n.isLight && i == n.From && !passage.IsDigit(d.At(n.To)) && d.isUnmeasured(n.To, to)
 			if isShort && u.factor == 10*smaller.factor && (u.name == "角" || strings.ContainsRune("块毛", d.At(i-1))) {
 				return rest + n.value*smaller.factor, n.To
 			}
 			continue
 		}
-		if smaller.names == "分" && rest == 0 && u.factor == 1 && next > i+1 && d.At(i) == ' ' { // 1 元 1 分: 分 is a point
+		if smaller.names == "分" && rest == 0 && u.factor == 1 && next > i+1 && d.At(i) == ' ' { // 1 元 1 分: 1 yuan, 1 point
 			continue
 		}
 		rest += n.value * smaller.factor
@@ -815,7 +832,8 @@ func (d *Document) restOfMoney(u unit, i, to int) (float64, int) {
 	return rest, i
 }
 
-// ranged reads 5–10片: two claims that share a unit.
+// ranged reads a range such as 5–10片 (5 to 10 tablets) as two claims that share a unit. The second number begins at
+// from. It returns the position after the range.
 func (d *Document) ranged(start int, first, second number, from, to, clause int) int {
 	before := len(d.Claims)
 	d.isInRange = true
@@ -847,11 +865,12 @@ func (d *Document) ranged(start int, first, second number, from, to, clause int)
 	return end
 }
 
-// rangeTo reports whether another number follows after a dash, 至, 到 or to.
+// rangeTo reads the second number of a range after a dash, 至, 到 or to at i, or of 两三 (two or three). It returns the
+// number, the position where it begins, and whether there is one.
 func (d *Document) rangeTo(i, to int) (number, int, bool) {
 	from := d.Blanks(i)
 	switch r := d.At(from); {
-	case from == i && passage.ChineseDigit(r) == passage.ChineseDigit(d.At(i-1))+1 && passage.ChineseDigit(r) > 1: // 两三
+	case from == i && passage.ChineseDigit(r) == passage.ChineseDigit(d.At(i-1))+1 && passage.ChineseDigit(r) > 1:
 	case r == '-' || r == '–' || r == '~' || r == '至' || r == '到':
 		from++
 	case r == 't' && d.Has(from, "to "):
@@ -868,7 +887,8 @@ func (d *Document) rangeTo(i, to int) (number, int, bool) {
 	return n, from, isNumber
 }
 
-// denominator reads /kg after a unit, or 每公斤 before the number.
+// denominator reads the unit that a quantity is relative to: /kg after the unit that ends at end, or 每公斤 (per kilogram)
+// before the number. It returns the unit's name, "" if there is none or it is a time, and the position after it.
 func (d *Document) denominator(end, to, start, clause int) (string, int) {
 	if d.At(end) == '/' || d.Has(end, "每") {
 		if u, after := d.unit(end+1, to); u.class == classMass || u.class == classVolume || u.class == ClassDuration {
@@ -897,7 +917,7 @@ func (d *Document) denominator(end, to, start, clause int) (string, int) {
 	return "", end
 }
 
-// setPer sets the denominator of a quantity.
+// setPer sets the denominator of a quantity that has none, unless it is empty.
 func (f *Claim) setPer(per string) {
 	if per == "" {
 		return
@@ -907,7 +927,7 @@ func (f *Claim) setPer(per string) {
 	f.Value += "/" + per
 }
 
-// finish computes a number's key, value and limit.
+// finish computes the key, value and limit of the quantity f, and adds it to the claims of the document.
 func (d *Document) finish(f *Claim, value float64, clause int) {
 	text := decimal(value)
 	switch f.Class {

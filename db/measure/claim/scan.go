@@ -1,6 +1,6 @@
 // Package claim reads the claims of an answer in one pass over its text: numbers with their units and limits, money,
-// dates, times, citations, codes, choices, mutually exclusive words, and what is affirmed, allowed, demanded or
-// denied. It reads mixed Chinese and English, and recognises two claims that mean the same in different notations.
+// dates, times, citations, codes, choices, mutually exclusive words, and statements that affirm, allow, demand or deny
+// something. It reads mixed Chinese and English, and recognises that claims in different notations mean the same.
 package claim
 
 import (
@@ -115,12 +115,14 @@ type Document struct {
 	*passage.Text
 	Claims    []Claim // in the order of the text
 	isInRange bool    // the second number of a range is being read
-	Taken     []bool  // characters that belong to a fact
-	turnedAt  int     // where the last 并不等于 ended
-	reading   int     // the sentence that is being read
+	Taken     []bool  // for each character, whether it is part of a claim
+	turnedAt  int     // where the last 并不等于 (does not mean) or similar phrase ended
+	reading   int     // the index of the sentence that is being read
 	plainTo   int     // the position up to which a token is known to be neither an address nor a code
 
-	PairHashes, SingleHashes []uint32 // by character: hashes of what is not part of a fact
+	// For each character outside claims: the hash of the Latin word or pair of Chinese characters that begins with it,
+	// and that of the Chinese character alone; 0 if there is none.
+	PairHashes, SingleHashes []uint32
 }
 
 // Read reads the claims of an answer.
@@ -138,7 +140,8 @@ func newDocument(answer string) *Document {
 	return &Document{Text: t, Taken: make([]bool, len(t.Runes)), Claims: make([]Claim, 0, len(t.Runes)/16+4)}
 }
 
-// finishReading completes the claims: it parses amounts, joins ranges, and marks calculations and other words.
+// finishReading completes the claims: it parses amounts, joins ranges, and marks calculations. It also hashes the words
+// outside claims.
 func (d *Document) finishReading() {
 	d.letterAlone()
 	for k := range d.Claims {
@@ -178,7 +181,8 @@ func (d *Document) hasOperand(operator int) bool {
 
 func isOperator(r rune) bool { return r == '×' || r == '÷' || r == '*' || r == '+' || r == '−' }
 
-// joinRanges joins two claims with only a dash, 至 or to between them into one value.
+// joinRanges marks two claims as the ends of a range if there is only a dash, 至 or to between them, or "between" before
+// them and "and" between them.
 func (d *Document) joinRanges() {
 	for k := 0; k+1 < len(d.Claims); k++ {
 		x, y := &d.Claims[k], &d.Claims[k+1]
@@ -255,7 +259,7 @@ var otherBits = func() (all [(0xA000 - 0x3400) >> 6]uint64) {
 	return all
 }()
 
-// Step advances by a character, or past a Latin word.
+// Step returns the position after the character, or the Latin word, at i.
 func (d *Document) Step(i, to int) int {
 	if !passage.IsLatin(d.Runes[i]) {
 		return i + 1
@@ -284,7 +288,7 @@ func (d *Document) close(first int, clause passage.Span) {
 	}
 }
 
-// one reads the claim that begins at i, if one does, and returns where it ends.
+// one reads a claim that begins at i, and returns the position after it; i if there is none.
 func (d *Document) one(i, to, clause int) int {
 	r := d.Runes[i]
 	isWordStart := !passage.IsLatin(d.At(i-1)) && !passage.IsDigit(d.At(i-1))
@@ -320,7 +324,7 @@ func (d *Document) one(i, to, clause int) int {
 // add appends a claim.
 func (d *Document) add(f Claim) { d.Claims = append(d.Claims, f) }
 
-// work reads 《…》.
+// work reads the title of a law or another work in 《…》, and returns the position after it; i if there is none.
 func (d *Document) work(i, to int) int {
 	for end := i + 1; end < to && end < i+60; end++ {
 		if d.Runes[end] == '》' {
@@ -333,7 +337,8 @@ func (d *Document) work(i, to int) int {
 	return i
 }
 
-// ordinal reads 第五百八十五条第二款, 第3步.
+// ordinal reads a citation, such as 第五百八十五条第二款 (article 585, paragraph 2), or another ordinal, such as 第3步 (step
+// 3). It returns the position after it; i if there is none.
 func (d *Document) ordinal(i, to int) int {
 	var key strings.Builder
 	end := i
@@ -377,7 +382,8 @@ func (d *Document) ordinal(i, to int) int {
 	return end
 }
 
-// otherOrdinal reads an ordinal that does not number a law's article: 第3步, 第二章.
+// otherOrdinal reads the noun at next of an ordinal that does not number an article of a law: 第3步 (step 3), 第二章
+// (chapter 2). It returns the position after it; i, where the ordinal begins, if there is none.
 func (d *Document) otherOrdinal(i, next, to int, value string) int {
 	if next >= to || !passage.IsHan(d.At(next)) {
 		return i
@@ -397,7 +403,8 @@ func (d *Document) otherOrdinal(i, next, to int, value string) int {
 	return next + 1
 }
 
-// section reads the number after Section, Article, Clause or §: 12(b), 21.4.
+// section reads the number at i after Section, Article, Clause or §, such as 12(b) or 21.4. It returns the position
+// after it; from, where the citation begins, if there is none.
 func (d *Document) section(i, from, to int) int {
 	i = d.Blanks(i)
 	end := i
@@ -422,7 +429,7 @@ func (d *Document) section(i, from, to int) int {
 	return end
 }
 
-// path reads /api/v2.
+// path reads a path such as /api/v2, and returns the position after it; i if there is none.
 func (d *Document) path(i, to int) int {
 	end := i
 	for end < to && (passage.IsLatin(d.At(end)) || passage.IsDigit(d.At(end)) || strings.ContainsRune("/-_.", d.At(end))) {
@@ -447,7 +454,8 @@ func (d *Document) isTokenPart(i int) bool {
 	return passage.IsLatin(r) || passage.IsDigit(r) || r < 0x80 && strings.IndexByte("-_./:@?=&%+#~", byte(r)) >= 0
 }
 
-// latin reads what begins with a Latin letter: addresses, codes, citations, months, numbers in words, currencies.
+// latin reads a claim that begins with a Latin word: an address, code, citation, choice, weekday, date or amount of
+// money. It returns the position after it; i if there is none.
 func (d *Document) latin(i, to, clause int) int {
 	end := i
 	isPlain := true
@@ -516,7 +524,8 @@ func (d *Document) latin(i, to, clause int) int {
 	return d.identifier(i, end, to, token)
 }
 
-// identifier reads a name with digits: CA8T6K, TW-2031, v1.2, Galaxy S24 Ultra.
+// identifier reads a name with digits, such as CA8T6K, TW-2031, v1.2 or the S24 Ultra of Galaxy S24 Ultra, that begins
+// with the token from i to end. It returns the position after the name; i if there is none.
 func (d *Document) identifier(i, end, to int, token string) int {
 	if cut := strings.IndexAny(token, ":=?@&%+#~"); cut >= 0 {
 		token = token[:cut]
@@ -544,7 +553,7 @@ func (d *Document) identifier(i, end, to int, token string) int {
 
 var models = set("ultra pro max plus mini air lite se fe")
 
-// isVersion reports whether s is digits with dots between them.
+// isVersion reports whether s consists of digits, x and dots, and neither begins nor ends with a dot.
 func isVersion(s string) bool {
 	if s == "" || s[0] == '.' || s[len(s)-1] == '.' {
 		return false
@@ -564,7 +573,8 @@ func trimVersion(s string) string {
 	return s
 }
 
-// word returns the Latin word at i in lower case, or otherWord if it is not one of words, and where it ends.
+// word returns the Latin word at i in lower case, or otherWord if it is not in words, and the position after it; "" and
+// i if there is no word.
 func (d *Document) word(i, to int) (string, int) {
 	var small [24]byte
 	n := 0
@@ -614,7 +624,8 @@ var words = func() map[string]string {
 	return all
 }()
 
-// choice reads A in 选 A, 答案是 (A), option A.
+// choice reads the letters of the chosen options at i, such as A in 选 A, 答案是 (A) or option A. It returns the position
+// after them; from, where the whole phrase begins, if there are none.
 func (d *Document) choice(from, i, to int) int {
 	for range 3 {
 		i = d.Blanks(i)
@@ -634,7 +645,8 @@ func (d *Document) choice(from, i, to int) int {
 	return end
 }
 
-// letters reads the letters of the chosen options, in order: C, ABD, A、C, B 和 D.
+// letters reads the letters of the chosen options, which must be in order, at i: C, ABD, A、C, B 和 D. It returns "" if
+// there are none.
 func (d *Document) letters(i, to int) (letters string, end int) {
 	last := rune('A' - 1)
 	isNext := func(i int) bool { return i < to && d.Runes[i] > last && d.Runes[i] <= 'H' }
@@ -685,12 +697,12 @@ func set(words string) map[string]bool {
 	return all
 }
 
-// isOrdinalNoun reports whether 第 and a number can count r: 第三章, 第二周.
+// isOrdinalNoun reports whether r can follow 第 and a number: 第三章 (chapter 3), 第二周 (week 2).
 func isOrdinalNoun(r rune) bool {
 	return strings.ContainsRune("步章节页次届名位期级类版学年季周天阶", r)
 }
 
-// tokenize finds the words and pairs of characters that are not part of a claim.
+// tokenize hashes the words, characters and pairs of characters that are not part of a claim.
 func (d *Document) tokenize() {
 	d.PairHashes, d.SingleHashes = make([]uint32, len(d.Runes)), make([]uint32, len(d.Runes))
 	var buffer [24]byte

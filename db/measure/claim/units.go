@@ -7,14 +7,13 @@ import (
 	"wending/db/measure/passage"
 )
 
-// unit is the unit of a number; base is the unit to which comparable quantities are converted, factor the conversion
-// factor.
+// unit is the unit of a number. Comparable quantities are converted to the unit base by multiplying them by factor.
 type unit struct {
 	name      string
 	class     Class
 	base      string
 	factor    float64
-	isIgnored bool // such as 点 or 项: in small numbers, it only counts the points of the answer itself
+	isIgnored bool // such as 点 (point) or 项 (item): with a small number, it only counts parts of the answer itself
 }
 
 var symbols = map[rune]string{'¥': "CNY", '$': "USD", '€': "EUR", '£': "GBP"}
@@ -22,7 +21,7 @@ var symbols = map[rune]string{'¥': "CNY", '$': "USD", '€': "EUR", '£': "GBP"
 var currencies = map[string]string{"usd": "USD", "cny": "CNY", "rmb": "CNY", "eur": "EUR", "gbp": "GBP", "hkd": "HKD",
 	"jpy": "JPY"}
 
-// cents is the sign of a subunit whose currency is stated elsewhere.
+// cents is the unit of amounts in cents, because their currency is stated elsewhere.
 const cents = "¢"
 
 // dollars maps the letters before a dollar sign to currencies.
@@ -133,7 +132,7 @@ var units = func() map[string]unit {
 	return all
 }()
 
-// hanUnits are the Chinese units, by their first character, longest first.
+// hanUnits maps a character to the Chinese units that begin with it, longest first.
 var hanUnits = func() map[rune][]string {
 	by := map[rune][]string{}
 	for name := range units {
@@ -165,7 +164,7 @@ func (d *Document) unit(i, to int) (unit, int) {
 			return units["°"+string(c)], from + 2
 		}
 		return units["°"], from + 1
-	case r == '分' && d.Has(from, "分半钟"): // 6 分半钟; restOfDuration reads the half
+	case r == '分' && d.Has(from, "分半钟"): // 6 分半钟 (6½ minutes): restOfDuration reads the half
 		return units["分钟"], from + 1
 	case passage.IsHan(r):
 		for _, name := range hanUnits[r] {
@@ -208,7 +207,8 @@ func (d *Document) unit(i, to int) (unit, int) {
 	return unit{factor: 1}, i
 }
 
-// shortUnit reads a unit that is a single capital letter: 60 个 G, 500M.
+// shortUnit reads a unit that is a single capital letter (60 个 G, 500M), and returns the position after it; from if
+// there is none.
 func (d *Document) shortUnit(from, to int) (unit, int) {
 	at := from
 	if d.At(at) == '个' {
@@ -226,7 +226,8 @@ func (d *Document) shortUnit(from, to int) (unit, int) {
 	return unit{}, from
 }
 
-// isOther reports whether a Chinese name is the beginning of a longer word: 分别, 条件, 成为, 日期, 本人.
+// isOther reports whether the name of a Chinese unit, which ends at end, is in fact the beginning of a longer word,
+// such as 分别 (separately), 条件 (condition) or 日期 (date).
 func (d *Document) isOther(name string, end int) bool {
 	next := d.At(end)
 	switch name {

@@ -8,7 +8,7 @@ import (
 	"wending/db/measure/passage"
 )
 
-// A Polarity is how a statement treats its predicate.
+// A Polarity says whether a statement affirms, allows, demands or denies something.
 type Polarity uint8
 
 // The polarities.
@@ -19,8 +19,8 @@ const (
 	Denied  // 不, 没有, not
 	Banned  // 不得, must not
 	Exempt  // 不必, need not
-	skipped // not a statement: 不过, 不仅, 主要
-	turned  // negates a negation: 并不等于
+	skipped // not a statement: 不过 (but), 不仅 (not only), 主要 (mainly)
+	turned  // negates a negation: 并不等于 (does not mean)
 )
 
 // IsNegative reports whether a statement denies its predicate, or its necessity.
@@ -34,8 +34,8 @@ func (p Polarity) String() string {
 type entry struct {
 	letters  []rune
 	polarity Polarity
-	class    Class // in a set of mutually exclusive words
-	member   string
+	class    Class  // ClassPolarity, or the set of mutually exclusive words to which the phrase belongs
+	member   string // the first spelling of the set's member
 	isLatin  bool
 }
 
@@ -156,7 +156,7 @@ var exceptions = func() Class {
 	return ClassSet
 }()
 
-// entriesOf returns the phrases that begin with a letter.
+// entriesOf returns the phrases that begin with the character r.
 func entriesOf(r rune) []entry {
 	if r < 0x80 {
 		return latinLexicon[r]
@@ -167,7 +167,7 @@ func entriesOf(r rune) []entry {
 	return lexicon[r]
 }
 
-// latinLexicon contains the phrases that begin with a character below 0x80, by that character.
+// latinLexicon holds the phrases that begin with a character below 0x80, indexed by that character.
 var latinLexicon = func() (all [0x80][]entry) {
 	for r, entries := range lexicon {
 		if r < 0x80 {
@@ -226,7 +226,8 @@ var lexicon = func() map[rune][]entry {
 	return by
 }()
 
-// words reads a phrase of the lexicon, and choices.
+// words reads a phrase of the lexicon or a choice at i, and returns the position after it; i if there is none. Phrases
+// that state nothing add no claim.
 func (d *Document) words(i, to int, isWordStart bool) int {
 	r := passage.Lower(d.Runes[i])
 	if passage.IsLatin(r) && !isWordStart && (r != 'n' || !d.Has(i, "n't")) {
@@ -254,7 +255,7 @@ func (d *Document) words(i, to int, isWordStart bool) int {
 	for k := range entries {
 		e := &entries[k]
 		end := i + len(e.letters)
-		if e.isLatin && d.At(end) == '-' && passage.IsLatin(d.At(end+1)) { // no-store
+		if e.isLatin && d.At(end) == '-' && passage.IsLatin(d.At(end+1)) { // no-store denies nothing
 			continue
 		}
 		if end > to || !d.hasRunes(i, e.letters) || e.isLatin && passage.IsLatin(d.At(end)) {
@@ -308,14 +309,15 @@ func (d *Document) hasRunes(i int, word []rune) bool {
 // LongestScope is the maximum length, in characters, of what a negation denies.
 const LongestScope = 14
 
-// isUndone reports whether the ban at i, which ends its clause, reverses the denial before it: 没有附图是不行的, 非去不可.
+// isUndone reports whether the ban at i, which ends its clause, reverses the denial before it, so that the two demand
+// something: 没有附图是不行的 (drawings are required), 非去不可 (it is necessary to go).
 func (d *Document) isUndone(denial *Claim, i, end int) bool {
 	if denial.Polarity != Denied || i <= denial.To || i-denial.To > LongestScope ||
 		!d.Has(i, "不行") && !d.Has(i, "不成") && !d.Has(i, "不可") {
 		return false
 	}
 	for k := denial.To; k < i; k++ {
-		if d.IsClauseEnd(k) || d.Runes[k] == '就' { // 没有号就不行 is about what happens then
+		if d.IsClauseEnd(k) || d.Runes[k] == '就' { // 没有号就不行 (without a number, it fails) states a consequence
 			return false
 		}
 	}
@@ -330,7 +332,7 @@ func (c *Claim) become(p Polarity, end int) {
 	c.Polarity, c.To, c.Key, c.Value = p, end, p.String(), p.String()
 }
 
-// addPolarity adds a statement; a negation directly after another negation reverses it: 不可以不带.
+// addPolarity adds a statement; a negation directly after another one reverses it: 不可以不带 (must be brought).
 func (d *Document) addPolarity(i, end int, p Polarity) {
 	if d.turnedAt > 0 && p.IsNegative() && i-d.turnedAt <= LongestScope {
 		d.turnedAt = 0
@@ -369,7 +371,7 @@ var verdicts = map[string]string{
 	"不行": "no", "不支持": "no", "no": "no", "incorrect": "no", "false": "no", "wrong": "no",
 }
 
-// verdictLetters are the letters with which a verdict begins.
+// verdictLetters are the characters with which a verdict can begin.
 const verdictLetters = "是对正可能会有支否不错没yctrnifw"
 
 // verdict turns clauses that consist only of yes or no into claims, which replace all other claims of these clauses.
@@ -409,7 +411,7 @@ func (d *Document) verdict(n int) {
 	d.Claims = append(d.Claims, found...)
 }
 
-// verdictOf returns the claim of a clause that consists only of yes or no.
+// verdictOf returns the claim of a clause that consists only of yes or no, and marks its characters as taken.
 func (d *Document) verdictOf(n int, clause passage.Span) (f Claim, isVerdict bool) {
 	for clause.From < clause.To && d.Runes[clause.From] == ' ' {
 		clause.From++
