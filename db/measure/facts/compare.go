@@ -9,7 +9,8 @@ import (
 	"wending/db/measure/passage"
 )
 
-// The minimum similarities of the contexts of two facts. They were chosen on two thirds of the labelled pairs.
+// The minimum similarities of the contexts of two facts that are about the same thing. They were chosen on two thirds
+// of the labelled pairs.
 const (
 	sameStatement = 0.20 // two values of one statement
 	sameRepeated  = 0.4  // one of the two values also occurs elsewhere in the other answer
@@ -25,7 +26,7 @@ const (
 	sameDuty      = 0.75 // a duty and a ban
 	sameAllowed   = 0.48 // what one answer allows and the other bans
 	sameSubject   = 0.25 // two statements that both affirm, or both deny
-	likelySubject = 0.40 // the same, if one of them could also be affirmed without an explicit word
+	likelySubject = 0.40 // the same, before statements without an affirming word are looked for
 )
 
 // workspace is shared by the comparisons of a question's answers: the token numbers, and memory that is reused from
@@ -34,14 +35,14 @@ type workspace struct {
 	passage.Vocabulary
 	numbers passage.Numbers
 
-	sentences []int32 // by token: how many sentences of the answer that is being read contain it
-	last      []int32 // by token: the last sentence that contains it
+	sentences []int32 // for each token: the number of sentences of the answer being read that contain it
+	last      []int32 // for each token: the last sentence that contains it
 	places    []int32 // the tokens of the answer that is being read
 	sentence  int32   // the number of the sentence that is being read
 
 	sides    [2]side
-	isShared []bool    // by token: whether both compared answers contain it
-	weights  []float64 // by the number of sentences that contain a token
+	isShared []bool    // for each token: whether both compared answers contain it
+	weights  []float64 // the weights of tokens, indexed by the number of sentences that contain the token
 	byClass  []openFacts
 	words    [2][]word      // for the two sentences that are compared word by word
 	values   map[value]bool // the values of an answer's open claims, and whether the other answer also has each
@@ -56,8 +57,8 @@ type comparison struct {
 	found        []Difference
 	states       [2][]state
 	links        []link
-	counterparts []int32 // by claim of a: the number of the claim of b that states the same thing, plus 1
-	settled      int     // how many links belong to settled sentences
+	counterparts []int32 // for each claim of a: 1 + the index of the claim of b that states the same thing; 0 if none
+	settled      int     // the number of links that belong to settled sentences; they come first
 }
 
 // link joins two facts that state the same thing.
@@ -73,7 +74,7 @@ const (
 	open state = iota
 	matched
 	conflicting
-	repeated // the other answer has the value, but less often
+	repeated // the other answer has the value, but fewer times
 )
 
 // compare compares two answers, in time proportional to their length, because each fact or sentence is compared with
@@ -172,7 +173,7 @@ func (d *answer) factsOf(n int) passage.Span {
 	return passage.Span{From: d.firstFact(d.Sentences[n].From), To: d.firstFact(d.Sentences[n].To)}
 }
 
-// firstFact returns the first fact at or after a character.
+// firstFact returns the index of the first fact that begins at or after a position.
 func (d *answer) firstFact(from int) int {
 	low, high := 0, len(d.Claims)
 	for low < high {
@@ -194,9 +195,9 @@ type pair struct {
 // openFacts holds the facts of a class in the second answer that are still open.
 type openFacts struct {
 	list []int
-	at   int // the first one that is not before the last fact passed to nearby
+	at   int // the index in list where placeOf stopped; its next search begins there
 
-	chosen []int32 // by index in list: how many facts before it are chosen
+	chosen []int32 // for each index in list: the number of chosen facts before it
 }
 
 // nearby narrows a long list of the second answer's facts to those at about the same position as f. If needsChosen is
@@ -214,7 +215,7 @@ func (c *comparison) nearby(class claim.Class, f *claim.Claim, needsChosen bool)
 	return of.list[from:to]
 }
 
-// placeOf returns the place in a list of the second answer's facts that corresponds to the position of f.
+// placeOf returns the index in a list of the second answer's facts that corresponds to the position of f.
 func (c *comparison) placeOf(of *openFacts, f *claim.Claim) int {
 	isBehind := func(k int) bool {
 		return c.b.Claims[of.list[k]].From*len(c.a.Runes) >= f.From*len(c.b.Runes)
@@ -311,6 +312,7 @@ func sortPairs(pairs []pair) {
 }
 
 // equals matches facts that agree, each with at most one other; the pairs with the most similar contexts come first.
+// Equal numbers that are limits in opposite directions contradict each other instead.
 func (c *comparison) equals() {
 	pairs := c.pairs(
 		func(i, j int) bool { return c.a.Claims[i].Agrees(&c.b.Claims[j]) },
@@ -363,9 +365,9 @@ func (c *comparison) equals() {
 }
 
 // reconsider separates equal facts that are about different things, if one of them has a counterpart with another
-// value: 24 小时 was matched with 一天 elsewhere, but the other answer has 48 小时 for the same thing.
+// value: 24 小时 (24 hours) was matched with 一天 (one day) elsewhere, but the other answer has 48 小时 for the same thing.
 func (c *comparison) reconsider() {
-	byClass := map[claim.Class][]int{} // links, by the class of their facts
+	byClass := map[claim.Class][]int{} // the indexes of links, keyed by the class of their facts
 	for n, l := range c.links[c.settled:] {
 		f := &c.a.Claims[l.i]
 		byClass[f.Class] = append(byClass[f.Class], c.settled+n)
@@ -385,7 +387,8 @@ func (c *comparison) reconsider() {
 	}
 }
 
-// reconsiderFor looks for the counterpart of an open fact among the matched facts.
+// reconsiderFor looks for the counterpart of the open fact o of side k among the matched facts of the links in list. If
+// it finds one, it cuts that link and records that the two facts contradict each other.
 func (c *comparison) reconsiderFor(k, o int, list []int) {
 	best, place := sameRepeated, -1
 	for _, n := range list {
@@ -480,7 +483,7 @@ func (c *comparison) markRepeated(k int, s, other *side) {
 	}
 }
 
-// value is the value of a claim.
+// value is the value of a claim, which is comparable only within its class.
 type value struct {
 	class claim.Class
 	key   string
@@ -489,12 +492,12 @@ type value struct {
 // bareValue is the class of values that are numbers without their units; no other value has this class.
 const bareValue = claim.ClassPolarity
 
-// conflicts pairs the remaining facts that give different values in one statement.
+// conflicts records contradictions between the remaining facts: pairs that give different values in one statement.
 func (c *comparison) conflicts() {
 	isOpen := func(k, i int) bool { return c.states[k][i] == open || c.states[k][i] == repeated }
 	pairs := c.pairs(func(i, j int) bool {
 		x, y := &c.a.Claims[i], &c.b.Claims[j]
-		isOtherWay := x.Class == claim.ClassPercent && x.Unit != y.Unit // 六折, 优惠 40%
+		isOtherWay := x.Class == claim.ClassPercent && x.Unit != y.Unit // 六折 (at 60%) and 优惠 40% (40% off)
 		return !x.Agrees(y) && !x.IsLoose && !y.IsLoose && (x.Class == y.Class || areSums(x, y)) &&
 			x.IsWorking == y.IsWorking && (!isOtherWay || c.isShort())
 	}, isOpen, nil)
@@ -550,8 +553,8 @@ func measureOf(f *claim.Claim) measure {
 	return measure{f.Class, ""}
 }
 
-// alone returns the value of each measure among an answer's facts in the given states, or an empty text for a measure
-// whose facts have different values; of returns the measure of a fact.
+// alone maps the measures of an answer's facts in the given states to their values; a measure whose facts have
+// different values has an empty one. of returns the measure of a fact.
 func (c *comparison) alone(k int, of func(*claim.Claim) measure, states ...state) map[measure]string {
 	values := map[measure]string{}
 	s := c.sideOf(k)
@@ -726,8 +729,8 @@ func (c *comparison) contradiction(i, j int, kind Kind) {
 	c.a.isTurned[c.a.Claims[i].Sentence] = c.a.isTurned[c.a.Claims[i].Sentence] || kind == Polarity
 }
 
-// isIdiom reports whether a fact is a 一 with a measure word (再加一张, 扣一次) or 第一次: nobody misses it in an answer,
-// although it contradicts another number in the same place.
+// isIdiom reports whether a fact is 一 with a measure word, as in 再加一张 (add another one) and 扣一次 (deduct once), or
+// 第一次 (the first time). An answer may leave it out, although it contradicts a different number in the same place.
 func (s *side) isIdiom(f *claim.Claim) bool {
 	at := f.From
 	if s.At(at) == '第' {
@@ -736,11 +739,11 @@ func (s *side) isIdiom(f *claim.Claim) bool {
 	return f.Class == claim.ClassCount && f.Raw == "1" && s.At(at) == '一'
 }
 
-// The names of the days from Monday to Friday, and of the other two.
+// The names for Monday to Friday as a whole, and for the weekend.
 var workdays, weekend = []string{"工作日", "weekdays"}, []string{"周末", "weekend", "双休日"}
 
-// otherNames returns words that state a fact without being read as facts: 十节 for 10 节, 周末 for Saturday. An answer
-// that contains one of them does not leave the fact out. An answer without them may still state it.
+// otherNames returns words that state a fact without being read as facts: 十节 for 10 节 (10 lessons), 周末 (weekend) for
+// Saturday. An answer that contains one of them does not leave the fact out. An answer without them may still state it.
 func (s *side) otherNames(f *claim.Claim) []string {
 	switch {
 	case f.Class == claim.ClassWeekday:
@@ -763,7 +766,8 @@ func (s *side) otherNames(f *claim.Claim) []string {
 	return nil
 }
 
-// hanNumerals returns the ways to write a number below 100 with a noun: 十节, 两节, 二节.
+// hanNumerals returns the ways to write a number from 1 to 99 in Chinese characters before a noun: 十节 for 10, 二节 and
+// 两节 for 2.
 func hanNumerals(n int, noun string) (names []string) {
 	digits := []rune("〇一二三四五六七八九")
 	name := ""
@@ -782,8 +786,8 @@ func hanNumerals(n int, noun string) (names []string) {
 	return names
 }
 
-// isNamed reports whether the answer has a name that does not continue a number: 十节, but not 二十节, and 工作日, but
-// not 15 个工作日.
+// isNamed reports whether the answer contains a name that does not continue a number: 十节 (10 lessons), but not 二十节
+// (20 lessons), and 工作日 (weekdays), but not 15 个工作日 (15 weekdays).
 func (s *side) isNamed(name string) bool {
 	for i := range s.Runes {
 		if s.Has(i, name) && passage.ChineseDigit(s.At(i-1)) <= 0 && !passage.IsDigit(s.At(i-1)) &&
@@ -794,7 +798,7 @@ func (s *side) isNamed(name string) bool {
 	return false
 }
 
-// mostSought is how many facts of an answer are looked for in the text of the other one.
+// mostSought is the maximum number of facts of an answer that are looked for in the text of the other one.
 const mostSought = 20
 
 // omissions records the facts that only one answer has.

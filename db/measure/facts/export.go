@@ -54,7 +54,7 @@ func (d *answer) export(f *claim.Claim) Fact {
 	}
 }
 
-// rangeValue formats 5–10 day: a unit that both ends share is written once.
+// rangeValue formats a range such as 5–10 day: a unit that both ends share is written once.
 func rangeValue(first, last string) string {
 	if number, unit, hasUnit := strings.Cut(first, " "); hasUnit && strings.HasSuffix(last, " "+unit) {
 		first = number
@@ -77,7 +77,7 @@ func sign(b claim.Bound) string {
 	return ""
 }
 
-// fewWords is the maximum length, in characters, of text before a fact that is too short to describe it.
+// fewWords is the minimum length, in characters, of text that describes the fact after it.
 const fewWords = 5
 
 // about returns the words around a fact: its row and column, the clause of a statement, or the text before a value.
@@ -134,7 +134,7 @@ func (d *answer) label(s passage.Span, from, to int) string {
 		for s.From < s.To && d.isWithin(s.From) {
 			s.From++
 		}
-		for s.From > from && strings.ContainsRune("未不没无非", d.At(s.From-1)) { // 满 16 周岁 is not 未满 16 周岁
+		for s.From > from && strings.ContainsRune("未不没无非", d.At(s.From-1)) { // as in 未满 16 周岁 (under 16)
 			s.From--
 		}
 	}

@@ -1,6 +1,6 @@
-// Package facts compares the claims of answers: which claims two answers share, where they contradict each other, and
-// what only one of them states. It is deterministic and offline. testdata/README.md defines what counts as the same,
-// and testdata/floors.json records how well the package finds it.
+// Package facts compares the claims of answers: it finds the claims that two answers share, those on which they
+// contradict each other, and those that only one of them makes. It is deterministic and offline. testdata/README.md
+// defines which claims count as the same, and testdata/floors.json records how well the package finds them.
 package facts
 
 import (
@@ -9,7 +9,7 @@ import (
 	"wending/db/measure/claim"
 )
 
-// Kind is the kind of a fact.
+// Kind says what a fact states, such as a number, a date or a choice.
 type Kind string
 
 // The kinds of facts.
@@ -62,7 +62,7 @@ func Read(answer string) []Fact {
 // answer is an answer whose claims have been read.
 type answer struct {
 	*claim.Document
-	signatures []uint64 // by sentence
+	signatures []uint64 // one for each sentence
 	tokens     tokens   // empty until a comparison needs them
 	part       *part    // nil for a whole answer
 }
@@ -70,8 +70,8 @@ type answer struct {
 // part restricts an answer to some of its sentences. An earlier comparison with another answer found that the other
 // answer also states everything in the omitted sentences.
 type part struct {
-	isKnown []bool // by claim: whether the other answer has its counterpart
-	length  int    // number of sentences in the whole answer
+	isKnown []bool // for each claim: whether the other answer has its counterpart
+	length  int    // the number of sentences in the whole answer
 
 	left   map[measure]bool // the measures of the claims without a counterpart
 	denies bool             // whether a claim without a counterpart denies something
@@ -113,7 +113,7 @@ func Compare(a, b string) []Difference {
 	return w.compare(w.read(a), w.read(b)).found
 }
 
-// Question reads the answers of one question. The only error is the context's.
+// Question compares the answers to one question. The only error is the context's.
 func Question(ctx context.Context, answers []string) (Reading, error) {
 	return new(Reader).Question(ctx, answers)
 }

@@ -125,18 +125,19 @@ func isWeighed(f *claim.Claim) bool {
 	return f.Class <= claim.ClassCitation && f.Class != claim.ClassWork || f.IsName()
 }
 
-// isInRatio reports whether a number is one of the two of a ratio, such as 9:1.
+// isInRatio reports whether a number is part of a ratio, such as 9:1.
 func (s *side) isInRatio(f *claim.Claim) bool {
 	return f.Class == claim.ClassCount && (s.At(f.To) == ':' && passage.IsDigit(s.At(f.To+1)) ||
 		s.At(f.From-1) == ':' && passage.IsDigit(s.At(f.From-2)))
 }
 
-// weighed pairs the remaining values by the evidence that they belong to one statement.
+// weighed records contradictions between the remaining values: pairs for which there is enough evidence that they
+// belong to one statement.
 func (c *comparison) weighed() {
 	isOpen := func(k, i int) bool { return c.states[k][i] == open || c.states[k][i] == repeated }
 	pairs := c.pairs(func(i, j int) bool {
 		x, y := &c.a.Claims[i], &c.b.Claims[j]
-		isOtherWay := x.Class == claim.ClassPercent && x.Unit != y.Unit // 六折, 优惠 40%
+		isOtherWay := x.Class == claim.ClassPercent && x.Unit != y.Unit // 六折 (at 60%) and 优惠 40% (40% off)
 		isOtherWay = isOtherWay || x.Class == claim.ClassPercent && c.b.isInRatio(y) ||
 			y.Class == claim.ClassPercent && c.a.isInRatio(x) // 9:1 and 10 %
 		return isWeighed(x) && isWeighed(y) && !x.Agrees(y) && !x.IsLoose && !y.IsLoose && !isOtherWay

@@ -134,7 +134,8 @@ func (d *answer) isElliptic(f *claim.Claim) bool {
 	return passage.IsLatin(d.Runes[f.From]) && (at >= f.Clause.To || strings.ContainsRune(".;!", d.Runes[at]))
 }
 
-// isConsequence reports whether a clause states the consequence of not doing something: 否则改不了.
+// isConsequence reports whether the clause of f states the consequence of not doing something: 否则改不了 (otherwise it
+// cannot be changed).
 func (d *answer) isConsequence(f *claim.Claim) bool {
 	at := d.Blanks(f.Clause.From)
 	for _, word := range []string{"否则", "不然", "要不然", "otherwise", "or else"} {
@@ -243,7 +244,8 @@ func (d *answer) hasException(x passage.Span) bool {
 	return false
 }
 
-// isCondition reports whether a negation is part of a condition: 没有户口簿的可以…, 未登记的，…
+// isCondition reports whether a negation is part of a condition: 没有户口簿的可以… (those who have no household register
+// may …), 未登记的，… (those who are not registered …).
 func (d *answer) isCondition(f *claim.Claim) bool {
 	start := d.Blanks(f.Clause.From)
 	for _, word := range []string{"如果", "若", "要是", "假如", "if ", "when ", "unless ", "until "} {
@@ -271,7 +273,8 @@ func proportion(at int, s, other *side) int {
 	return at * len(other.Runes) / max(1, len(s.Runes))
 }
 
-// plain looks for the statements that a negation without a counterpart negates: 会被调低 against 不会被调低.
+// plain looks in the other answer for sentences that state what a negation without a counterpart denies: 会被调低 (will be
+// lowered) against 不会被调低 (will not be lowered). It records them as contradictions.
 func (c *comparison) plain(k int, s, other *side) {
 	var index *passage.Index
 	least := float32(mostlyStated)
@@ -345,7 +348,7 @@ func (c *comparison) isStated(s *side, i int, other *side, n int) bool {
 // leastStated is the share of a predicate that a clause must contain to state the same predicate.
 const leastStated = 0.9
 
-// sentencePlaces lists the sentences of an answer by their tokens.
+// sentencePlaces indexes the wanted sentences of an answer by their tokens.
 func (c *comparison) sentencePlaces(s *side, isWanted func(n int) bool) *passage.Index {
 	index := c.NewIndex(len(s.Sentences))
 	for n, x := range s.Sentences {
@@ -361,7 +364,7 @@ func (c *comparison) sentencePlaces(s *side, isWanted func(n int) bool) *passage
 	return index
 }
 
-// sentenceAt returns the sentence at or after a character.
+// sentenceAt returns the index of the sentence at or after a position.
 func (d *answer) sentenceAt(at int) int {
 	return sort.Search(len(d.Sentences), func(n int) bool { return d.Sentences[n].To > at })
 }
@@ -379,13 +382,13 @@ func (s *side) hasAmount(i int) bool {
 	return false
 }
 
-// areOfOneThing reports whether two mutually exclusive words can belong to one statement: both are negated or neither
-// is, as in 本人 and 别人不能, and each is about the other's subject.
+// areOfOneThing reports whether two mutually exclusive words can belong to one statement: either both or neither are
+// negated, unlike 本人 (in person) and 别人不能 (nobody else can), and each is about the other's subject.
 func (c *comparison) areOfOneThing(p pair) bool {
 	return c.a.isDenied(p.i) == c.b.isDenied(p.j) && c.names(c.b, p.j, c.a, p.i) && c.names(c.a, p.i, c.b, p.j)
 }
 
-// isDenied reports whether the clause of a fact contains a negation.
+// isDenied reports whether the clause of a fact denies it: whether the number of negations in it is odd.
 func (s *side) isDenied(i int) bool {
 	f := &s.Claims[i]
 	to := min(f.Clause.To, f.To+claim.LongestContext)
@@ -407,7 +410,7 @@ var endings = []string{
 	"中止", "作废", "无", "停", "谢绝", "拒", "逾",
 }
 
-// denial is the cached knowledge about a sentence: unknown, or whether it contains a negation.
+// denial caches whether a sentence contains a negation.
 type denial uint8
 
 const (
@@ -423,8 +426,9 @@ const mostlyStated = 0.8
 // negation.
 const surely = 0.7
 
-// isDenied reports whether a sentence negates a scope: in the clause that states it, in the sentence's subject, or
-// in another clause, unless that negation has its own counterpart.
+// isDenied reports whether sentence n negates a scope: in its row, column, label or heading, in the clause that states
+// the scope, or by a negation without a counterpart in any other clause. If the score is below surely, every negation
+// in the sentence counts.
 func (c *comparison) isDenied(k int, s *side, n int, scope *passage.Vector, score float32) bool {
 	x := s.Sentences[n]
 	for _, part := range [4]passage.Span{x.Row, x.Column, x.Label, x.Heading} {
@@ -458,7 +462,7 @@ func (c *comparison) isDenied(k int, s *side, n int, scope *passage.Vector, scor
 	return false
 }
 
-// clauseOf returns the clause of a sentence that covers most of a scope.
+// clauseOf returns the clause of the sentence x that contains more of a scope than any other.
 func (c *comparison) clauseOf(s *side, x passage.Span, scope *passage.Vector) passage.Span {
 	best, place := float32(-1), x
 	from := x.From

@@ -45,14 +45,14 @@ type Value struct {
 	Places []Place
 }
 
-// A Place is where an answer states something: from its byte Start up to before End.
+// A Place is where an answer states something: from byte Start up to, but not including, byte End.
 type Place struct{ Answer, Start, End int }
 
 // mostWork limits the bytes that are compared for a question. If comparing all answers with each other would exceed
 // this limit, each answer is compared only with the most frequent one.
 const mostWork = 4 << 20
 
-// A Reader compares the answers to one question. It reads each answer only once, however often it compares it.
+// A Reader compares the answers to one question. It reads each answer only once, unless the answers exceed mostKept.
 type Reader struct {
 	workspace
 	answers map[string]*answer
@@ -84,7 +84,7 @@ func (r *Reader) read(text string) *answer {
 	return d
 }
 
-// Question reads the answers of one question. The only error is the context's.
+// Question compares the answers to one question. The only error is the context's.
 func (r *Reader) Question(ctx context.Context, answers []string) (Reading, error) {
 	q := r.question(answers)
 	if err := q.compare(ctx); err != nil {
@@ -108,8 +108,9 @@ func (r *Reader) Contradict(a, b string) bool {
 		func(d Difference) bool { return d.IsConflict })
 }
 
-// mostCounted limits how many claims are examined to count how often answers state a value; beyond it, no difference
-// is explained. Otherwise each of thousands of differences would go through the thousands of claims of every answer.
+// mostCounted limits the claims that are examined to count how many times answers state a value; beyond it, no
+// difference is explained. Otherwise each of thousands of differences would go through thousands of claims of every
+// answer.
 const mostCounted = 10_000_000
 
 // Expected returns, for each answer to a question, the facts of the standard answer that it contradicts. A is the
@@ -201,7 +202,7 @@ func (o *compared) explains(d Difference, other *compared) bool {
 	return isKnown && isOtherKnown && times >= least
 }
 
-// count returns how often the answer states a value; isKnown is false if too many claims have been examined.
+// count returns how many times the answer states a value; isKnown is false if too many claims have been examined.
 func (o *compared) count(value *claim.Claim) (times int, isKnown bool) {
 	if times, isKnown = o.counts[value]; isKnown {
 		return times, true
@@ -222,10 +223,10 @@ func (o *compared) count(value *claim.Claim) (times int, isKnown bool) {
 // question is the state of comparing the distinct answers of a question, the most frequent first.
 type question struct {
 	*Reader
-	texts []string // by document
-	runs  [][]int  // by document: the runs whose answers equal it
+	texts []string // the documents: the distinct answers
+	runs  [][]int  // for each document: the runs whose answers equal it
 	nodes []node
-	known map[place]int // the node's number, by place
+	known map[place]int // maps places to the indexes of their nodes
 	same  []equality
 }
 
@@ -351,7 +352,7 @@ func (p *part) concerns(o *part) bool {
 	return false
 }
 
-// note records a claim of the whole answer.
+// note records a claim of the part; isKnown reports that the other answer has its counterpart.
 func (p *part) note(f *claim.Claim, isKnown bool) {
 	p.isKnown = append(p.isKnown, isKnown)
 	switch {
@@ -413,7 +414,7 @@ func placeOf(document int, d *answer, i int) place {
 	return place{document, int(d.Start[first.From]), int(d.End[last.To-1])}
 }
 
-// node returns the number of the node at a place.
+// node returns the index of the node at the place of a fact, which it adds if there is none.
 func (q *question) node(document int, f Fact) int {
 	at := place{document, f.Start, f.End}
 	if n, isKnown := q.known[at]; isKnown {
@@ -525,7 +526,7 @@ func (q *question) say(v *Value, n *node) {
 	slices.SortFunc(v.Places, func(x, y Place) int { return x.Answer - y.Answer })
 }
 
-// missing returns the answers that leave out a node.
+// missing returns the runs whose answers leave out what a node states, except documents that are already listed.
 func (q *question) missing(anchor *node, isListed map[int]bool) []int {
 	var runs []int
 	for _, document := range anchor.omitters {

@@ -27,7 +27,7 @@ type clause struct {
 
 // reversal is a clause that denies what a clause of the other answer affirms.
 type reversal struct {
-	negation, denying, affirming int // the claim, and the numbers of the clauses
+	negation, denying, affirming int // the indexes of the claim and of the two clauses
 	score                        float32
 }
 
@@ -214,12 +214,12 @@ func (c *comparison) clauses(s *side) []clause {
 	return list
 }
 
-// clauseAt returns the number of the clause at or after a character.
+// clauseAt returns the index of the clause at or after a position.
 func clauseAt(list []clause, at int) int {
 	return sort.Search(len(list), func(n int) bool { return list[n].To > at })
 }
 
-// clausePlaces lists clauses by their tokens.
+// clausePlaces indexes clauses by their tokens.
 func (c *comparison) clausePlaces(s *side, list []clause) *passage.Index {
 	index := c.NewIndex(len(list))
 	for n, x := range list {
@@ -232,7 +232,7 @@ func (c *comparison) clausePlaces(s *side, list []clause) *passage.Index {
 	return index
 }
 
-// clauseTokens returns the vector of a clause, including the labels it belongs to.
+// clauseTokens returns the vector of a clause, including the row, column and label that it belongs to.
 func (c *comparison) clauseTokens(s *side, x *clause) *passage.Vector {
 	if x.vector == nil {
 		of := s.Sentences[x.sentence]

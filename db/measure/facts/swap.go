@@ -7,7 +7,8 @@ import (
 	"wending/db/measure/passage"
 )
 
-// mostWidened is how many characters around a difference are cut into words, to find the words that it is part of.
+// mostWidened is the maximum number of characters on each side of a difference that are cut into words, to find the
+// words that the difference is part of.
 const mostWidened = 12
 
 // swapped holds the words in the part of a sentence where it differs from another sentence.
@@ -67,7 +68,7 @@ func (s *side) wordEdges(words []word, from, to int) (int, int) {
 	return wide[0], wide[1]
 }
 
-// isJoined reports whether the characters before and at a place belong to one run of Chinese characters.
+// isJoined reports whether the characters before and at a position belong to one run of Chinese characters.
 func (s *side) isJoined(words []word, at int) bool {
 	if at <= 0 || at >= len(words) {
 		return false
@@ -76,7 +77,8 @@ func (s *side) isJoined(words []word, at int) bool {
 	return !x.isFact && !y.isFact && x.To == y.From && passage.IsHan(s.At(x.From)) && passage.IsHan(s.At(y.From))
 }
 
-// piece is a word of the language, made of one or more words of a sentence.
+// piece is a whole word or a fact. The characters of a Chinese word are separate elements of a list of type []word;
+// count is the number of these elements.
 type piece struct {
 	text   string
 	count  int
@@ -84,7 +86,7 @@ type piece struct {
 	isFact bool
 }
 
-// cut cuts a part of a sentence into the words of the language.
+// cut cuts a part of a sentence into whole words and facts.
 func (s *side) cut(words []word) []piece {
 	var pieces []piece
 	for at := 0; at < len(words); {
@@ -141,8 +143,9 @@ func (s *side) swapped(words []word, from, to int) (all swapped) {
 }
 
 // areSpelledAlike reports whether each name shares a Chinese character with the words that replace it and is a verb,
-// because such verbs are often synonyms (损伤, 损坏). If the words that replace it name nothing, a name may also be an
-// unlisted word (疑义, 疑问). Nouns that share a character are not synonyms but things of one kind: 原件, 复印件.
+// because such verbs are often synonyms (损伤, 损坏: damage). If the words that replace it name nothing, a name may also be
+// an unlisted word (疑义, 疑问: doubt). Nouns that share a character are not synonyms but things of one kind: 原件
+// (original), 复印件 (copy).
 func areSpelledAlike(names, words []string, nameNothing bool) bool {
 	all := strings.Join(words, "")
 	for _, name := range names {

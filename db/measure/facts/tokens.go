@@ -10,12 +10,12 @@ import (
 // side is one of two compared answers.
 type side struct {
 	*answer
-	isSettled      []bool // sentences that the other answer also contains
+	isSettled      []bool // for each sentence: whether the other answer also contains it
 	vectors        []*passage.Vector
 	besides        []*passage.Vector
 	scopes         []*passage.Vector
 	sentenceTokens []*passage.Vector
-	isTurned       []bool // sentences with a polarity that contradicts the other answer
+	isTurned       []bool // for each sentence: whether a polarity in it contradicts the other answer
 	denials        []denial
 }
 
@@ -40,15 +40,15 @@ func cleared[T any](list []T, length int) []T {
 
 // tokens are the numbered tokens of an answer.
 type tokens struct {
-	pairs, singles []int32 // by character: the token of the character and the next one, and of the character alone
-	claims         []int32 // by claim
+	pairs, singles []int32 // for each character: the token of it and the next one or its word, and of it alone; 0 if none
+	claims         []int32 // the token of each claim
 	counts         []count // each token once
 }
 
 // count is the number of sentences in which a token occurs.
 type count struct{ token, sentences int32 }
 
-// number numbers the tokens of an answer and counts the sentences that contain each.
+// number numbers the tokens of an answer, and counts the sentences that contain each of them.
 func (w *workspace) number(d *answer) {
 	t := &d.tokens
 	if t.pairs != nil {
@@ -127,7 +127,7 @@ func (c *comparison) weigh() {
 // notShared is the factor that reduces the weight of a word that only one answer uses.
 const notShared = 0.3
 
-// weightOf returns the weight of a token by the number of sentences in which it occurs.
+// weightOf returns the weight of a token that occurs in the given number of sentences, out of a total.
 func (w *workspace) weightOf(sentences int32, total int) float64 {
 	for int(sentences) >= len(w.weights) {
 		w.weights = append(w.weights, math.Log(1+float64(total)/float64(len(w.weights))))
@@ -135,7 +135,7 @@ func (w *workspace) weightOf(sentences int32, total int) float64 {
 	return w.weights[sentences]
 }
 
-// collect adds the tokens of a span to the vector under construction.
+// collect adds the tokens of a span, except that of the claim self, to the vector under construction.
 func (c *comparison) collect(s *side, part passage.Span, weight float32, self *claim.Claim) {
 	part.To = min(part.To, part.From+claim.LongestContext)
 	if part.IsEmpty() {
@@ -175,7 +175,7 @@ func (c *comparison) surroundings(s *side, i int) *passage.Vector {
 	return s.vectors[i]
 }
 
-// tokensOf returns the vector of a sentence, including the headings and labels it belongs to.
+// tokensOf returns the vector of a sentence, including the row and the column that it belongs to.
 func (c *comparison) tokensOf(s *side, n int) *passage.Vector {
 	if s.sentenceTokens[n] != nil {
 		return s.sentenceTokens[n]

@@ -8,11 +8,11 @@ import (
 	"wending/db/measure/passage"
 )
 
-// Limits of comparing sentences that are equal except in one place. The words that differ there state a fact, unless
-// they mean the same.
+// Limits on comparing sentences that are equal except in one place. The words that differ there contradict each other,
+// unless they mean the same.
 const (
 	nearlyEqual  = 0.75 // minimum share of a sentence's words that the other one must contain
-	shortReplace = 6    // in words and characters; longer differences are ignored
+	shortReplace = 6    // maximum length of a difference, in words or Chinese characters; longer ones are ignored
 
 	longestWording = 300 // maximum number of words in sentences that are compared word by word
 )
@@ -103,7 +103,7 @@ func (c *comparison) wording(n, m int) bool {
 	return true
 }
 
-// content leaves out the function words.
+// content returns the words that are not function words.
 func content(words []word) []word {
 	var kept []word
 	for _, w := range words {
@@ -187,7 +187,7 @@ func (c *comparison) turnedRound(n, m int, x, y []word) {
 	c.found = append(c.found, Difference{Kind: Polarity, IsConflict: true, Label: a.About, A: &a, B: &b})
 }
 
-// replaced records a word that replaces another one.
+// replaced records that words which replace each other contradict each other.
 func (c *comparison) replaced(n, m int, x, y []word) {
 	if len(x) == 0 || len(y) == 0 {
 		return
@@ -242,7 +242,7 @@ func (s *side) wordsOf(n int, words []word) []word {
 	return words
 }
 
-// isPermutation reports whether two lists have the same words in a different order.
+// isPermutation reports whether two lists have the same words, in any order.
 func isPermutation(x, y []word) bool {
 	if len(x) != len(y) {
 		return false

@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// A Sentence is the smallest unit that states something: a sentence, a cell of a table, a value in a JSON text. The
-// spans name its subject; in a JSON text, Column is its key, Heading the key of the enclosing object, and Row the first
-// string in the same object.
+// A Sentence is the smallest unit that states something: a sentence, a cell of a table, or a value in a JSON text.
+// Heading, Label, Row and Column name its subject; in a JSON text, Column is its key, Heading the key of the enclosing
+// object, and Row the first string in the same object.
 type Sentence struct {
 	Span
 	Heading, Label, Row, Column Span
 	Line                        Span // the paragraph, list item or cell that contains it
-	// IsName reports whether it only names the text after it, such as a heading or the first cell of a row.
+	// IsName reports that it only names the text after it, as a heading or the first cell of a row does.
 	IsName bool
-	// IsQuestion reports whether it is a question.
+	// IsQuestion reports that it ends with a question mark or a Chinese question word.
 	IsQuestion bool
 }
 
@@ -117,7 +117,8 @@ func (l *layout) line(from, to int) {
 	l.cut(item, Sentence{Heading: l.title, Label: label})
 }
 
-// isRule reports whether a line consists of dashes, as below a table's head, or opens or closes a code block.
+// isRule reports whether a line consists only of dashes and similar marks. Below the first row of a table, such a line
+// makes the cells of that row the names of the columns.
 func (l *layout) isRule(line Span) bool {
 	dashes := 0
 	for _, r := range l.Runes[line.From:line.To] {
@@ -149,7 +150,7 @@ func (l *layout) isRow(line Span) bool {
 	return bars >= 2 || bars == 1 && l.isTable
 }
 
-// lastRow returns the cells of the row that was read last, which are the head of the table.
+// lastRow returns the cells of the row that was read last, which is the table's header.
 func (l *layout) lastRow() []Span {
 	if len(l.sentences) == 0 {
 		return nil
@@ -242,7 +243,7 @@ func (l *layout) lead(line Span) Span {
 	return Span{}
 }
 
-// mark returns the beginning of a line's text, after the mark or number of its list item.
+// mark returns where the text of a line begins, after the mark or number of its list item.
 func (l *layout) mark(line Span) int {
 	i := line.From
 	r := l.At(i)
@@ -279,7 +280,7 @@ func (l *layout) mark(line Span) int {
 	return min(i, line.To)
 }
 
-// bullets returns where a row of bullets ends.
+// bullets returns where the text after one or more bullets begins.
 func (l *layout) bullets(i, to int) int {
 	for i+1 < to && strings.ContainsRune("-*+•·", l.Runes[i]) && l.Runes[i+1] == ' ' {
 		i = l.Blanks(i + 1)
@@ -294,7 +295,7 @@ func (l *layout) listNumber(i int) int {
 	return i
 }
 
-// cut adds the sentences of a span.
+// cut adds the sentences of a span, with what about says of all of them.
 func (l *layout) cut(s Span, about Sentence) {
 	s = l.trim(s)
 	about.Line = s
@@ -357,7 +358,8 @@ func (l *layout) isAbbreviated(i int) bool {
 	return false
 }
 
-// readJSON adds the values of a JSON text, each with its key and the first string in its object.
+// readJSON adds the values of a JSON text, each with its key and the first string in its object. It reports whether
+// the span is a JSON object or list.
 func (l *layout) readJSON(from, to int) bool {
 	s := l.trim(Span{From: from, To: to})
 	for !s.IsEmpty() && (l.Runes[s.From] == '\n' || l.Runes[s.To-1] == '\n') {

@@ -18,7 +18,7 @@ var wordList string
 
 // listed is the information about a word in the list.
 type listed struct {
-	cost      float32 // cost of cutting a text at both ends of the word: the rarer the word, the higher
+	cost      float32 // the cost of cutting a text at both ends of the word: the rarer the word, the higher
 	isJoining bool
 	isVerb    bool // a verb for a specific action
 }
@@ -37,7 +37,7 @@ const (
 	perWord = 3
 	// unknownWord is the cost of a character that is not a word in the list.
 	unknownWord = 11
-	// longestWord is the length of the longest words of the list.
+	// longestWord is the length of the longest words in the list, in characters.
 	longestWord = 4
 )
 
@@ -54,8 +54,8 @@ func AppendWords(tokens []string, run string) []string {
 		return tokens
 	}
 	words := lexicon()
-	best := make([]float32, count+1) // by character: the cost of the text after it
-	length := make([]int, count)     // by character: the length of the word that begins with it
+	best := make([]float32, count+1) // for each character: the lowest cost of the text that begins with it
+	length := make([]int, count)     // for each character: the length of the word that begins with it
 	for i := count - 1; i >= 0; i-- {
 		for n := 1; n <= min(longestWord, count-i); n++ {
 			word, isKnown := words[run[bytesPerHan*i:bytesPerHan*(i+n)]]

@@ -1,6 +1,6 @@
 package passage
 
-// Numbers assigns consecutive numbers, from 1 on, to tokens, which are hashes.
+// Numbers assigns consecutive numbers, from 1, to tokens, which are given by their hashes.
 type Numbers struct {
 	keys  []uint32 // open addressing with linear probing; 0 marks a free place
 	ids   []int32
@@ -10,7 +10,7 @@ type Numbers struct {
 // Count returns how many tokens have a number.
 func (n *Numbers) Count() int { return int(n.count) }
 
-// Of returns the number of a token; token 0 means none.
+// Of returns the number of a token, and assigns one if it has none; the hash 0, which means no token, has the number 0.
 func (n *Numbers) Of(hash uint32) int32 {
 	if hash == 0 {
 		return 0

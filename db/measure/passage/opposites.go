@@ -5,8 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// opposites are sets of mutually exclusive words, one set per line; | separates words with the same meaning. Single
-// characters also make otherwise equal words exclude each other: 上半年, 下半年.
+// opposites maps words to their places in oppositeLines, each line of which is a set of mutually exclusive words; |
+// separates words with the same meaning. Single characters also make otherwise equal words exclude each other: 上半年
+// (first half of the year), 下半年 (second half).
 var opposites = func() map[string][]member {
 	all := map[string][]member{}
 	for n, line := range strings.Split(oppositeLines, "\n") {
@@ -279,8 +280,8 @@ raw cooked
 alive dead
 present absent`
 
-// AreOpposed reports whether two words exclude each other: they are opposites, they differ only in characters that
-// are opposites, or one is the other with a negating prefix.
+// AreOpposed reports whether two words exclude each other: they are opposites, they differ in a single character and
+// those characters are opposites, or one is the other with a negating prefix.
 func AreOpposed(a, b string) bool {
 	if a == b || a == "" || b == "" {
 		return false

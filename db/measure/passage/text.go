@@ -1,6 +1,6 @@
-// Package passage reads an answer as people do: as text without marks, divided into the smallest units that state
-// something – sentences, cells of tables, values in a JSON text –, each with its subject. It also compares passages
-// by their words, weighted by rarity.
+// Package passage reads an answer as people do: as text without markup, divided into the smallest units that state
+// something (sentences, table cells and values in a JSON text), each with its subject. It also compares passages by
+// their words, weighted by rarity.
 package passage
 
 import (
@@ -19,7 +19,7 @@ type Text struct {
 	Start, End []int32    // for each character: its first byte in Source, and the byte after its last
 	Sentences  []Sentence // in the order of their positions, without overlap
 
-	bold []int // for each **, the character that follows it
+	bold []int // for each **, the position of the character that follows it
 }
 
 // Read reads an answer, in time proportional to its length. Bytes that are not UTF-8 are read as spaces.
@@ -35,7 +35,8 @@ type Span struct{ From, To int }
 // IsEmpty reports whether a span has no characters.
 func (s Span) IsEmpty() bool { return s.To <= s.From }
 
-// normalise folds characters and drops marks. Bytes that are not UTF-8 become spaces.
+// normalise replaces variants of a character with a single one, and drops HTML tags and Markdown marks. Bytes that are
+// not UTF-8 become spaces.
 func normalise(answer string) *Text {
 	length := utf8.RuneCountInString(answer) + 8
 	t := &Text{Source: answer, Runes: make([]rune, 0, length), Start: make([]int32, 0, length),
@@ -226,7 +227,7 @@ func Lower(r rune) rune {
 	return r
 }
 
-// ChineseDigit returns the value of a Chinese digit, or -1.
+// ChineseDigit returns the value of a Chinese digit; -1 for any other character.
 func ChineseDigit(r rune) int {
 	switch r {
 	case '一', '壹':
@@ -275,7 +276,7 @@ func (t *Text) Has(i int, word string) bool {
 	return true
 }
 
-// Blanks returns the first position from i on that is not a space.
+// Blanks returns the first position at or after i that is not a space.
 func (t *Text) Blanks(i int) int {
 	for i < len(t.Runes) && t.Runes[i] == ' ' {
 		i++

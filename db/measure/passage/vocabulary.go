@@ -21,18 +21,18 @@ type Vector struct {
 // A Vocabulary weighs the tokens of two answers and compares vectors of them. It can be reused for further pairs of
 // answers, without allocating its memory again.
 type Vocabulary struct {
-	weights []float32 // by token; rare tokens weigh more
+	weights []float32 // of each token; rare tokens weigh more
 
-	made    []int32 // by token: the last vector that contains it, and its index there
-	place   []int32
-	making  int32
+	made    []int32    // for each token: the number of the last vector that contains it
+	place   []int32    // for each token: its index in that vector
+	making  int32      // the number of the vector that is being built
 	draft   Vector     // the vector that is being built
 	store   []Weighted // the entries of finished vectors
 	vectors []Vector   // finished vectors
 
 	loaded     *Vector   // the vector that was compared last
-	load       []float32 // by token: its weight in loaded
-	isLoaded   []int32   // by token: equals generation if the token is in loaded
+	load       []float32 // for each token: its weight in loaded
+	isLoaded   []int32   // for each token: equals generation if the token is in loaded
 	generation int32
 
 	index Index
@@ -60,7 +60,7 @@ func (v *Vocabulary) Begin() {
 	v.draft.Entries, v.draft.Total = v.draft.Entries[:0], 0
 }
 
-// Add adds a token to the vector that is being built; if the token is already there, the greater weight counts.
+// Add adds a token to the vector that is being built; if the token is already there, it keeps the greater weight.
 func (v *Vocabulary) Add(token int32, weight float32) {
 	x := &v.draft
 	weight *= v.weights[token]
@@ -137,14 +137,14 @@ func Candidates(size int) int {
 	return MostCandidates
 }
 
-// An Index lists facts or sentences by the tokens in them, each list in ascending order.
+// An Index lists, for each token, the facts or sentences that contain it, in ascending order.
 type Index struct {
 	lists    [][]int32
 	used     []int32 // the tokens that have a list
-	seen     []int32 // by fact or sentence: the last search that found it
+	seen     []int32 // for each fact or sentence: the last search that found it
 	searches int32
 	found    []int
-	most     int // candidates
+	most     int // the result of Candidates
 }
 
 // Add lists fact or sentence n under a token; calls must come in ascending order of n.
@@ -176,8 +176,8 @@ func (v *Vocabulary) NewIndex(size int) *Index {
 }
 
 // Near returns facts or sentences that share tokens with a vector: all those that share a rare token and, of those
-// that share only a frequent one, the ones at about the same position. It returns at most about four times as many as
-// Candidates; the next search overwrites them.
+// that share only a frequent one, those whose numbers are closest to at. It returns at most about four times as many
+// as Candidates allows; the next search overwrites them.
 func (p *Index) Near(v *Vector, at int) []int {
 	p.searches++
 	found := p.found[:0]
@@ -230,12 +230,12 @@ var functionWords = func() map[string]bool {
 // IsFunctionWord reports whether a lower-case word only joins other words.
 func IsFunctionWord(word string) bool { return functionWords[word] }
 
-// IsFunctionCharacter reports whether a Chinese character only joins other words: 的, 和, 将.
+// IsFunctionCharacter reports whether a Chinese character only joins other words: 的 (of), 和 (and), 将 (will).
 func IsFunctionCharacter(r rune) bool {
 	return IsHan(r) && functionBits[(r-0x3400)>>6]&(1<<(r&63)) != 0
 }
 
-// functionBits has a bit for each Chinese character.
+// functionBits has a bit for each Chinese character, which is set for function characters.
 var functionBits = func() [(0xA000 - 0x3400) >> 6]uint64 {
 	var all [(0xA000 - 0x3400) >> 6]uint64
 	for _, r := range functionCharacters {

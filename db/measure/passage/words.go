@@ -39,7 +39,7 @@ var EnglishMonths = map[string]int{
 	"sep": 9, "sept": 9, "oct": 10, "nov": 11, "dec": 12,
 }
 
-// Weekdays are the names of the days of the week, by their numbers from 1.
+// Weekdays are the names of the days of the week, indexed by their numbers, from 1.
 var Weekdays = [8]string{1: "Monday", 2: "Tuesday", 3: "Wednesday", 4: "Thursday", 5: "Friday", 6: "Saturday",
 	7: "Sunday"}
 
@@ -51,7 +51,8 @@ var EnglishWeekdays = map[string]int{
 	"mon": 1, "tue": 2, "tues": 2, "wed": 3, "thu": 4, "thurs": 4, "fri": 5, "sat": 6,
 }
 
-// synonyms are characters and words that replace each other without changing a fact.
+// synonyms maps characters and words to the number, from 1, of their line in synonymLines. Those on one line can
+// replace each other without changing a fact.
 var synonyms = func() map[string]int {
 	all := map[string]int{}
 	for i, line := range strings.Split(synonymLines, "\n") {
