@@ -7,7 +7,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// By is a number per question by which variants are ranked.
+// By selects the number of each question by which variants are ranked.
 type By struct {
 	// Of returns the number of a question; nil if it is unknown.
 	Of           func(ComparedQuestion) *float64
@@ -28,16 +28,16 @@ const (
 	OfAmounts Limit = "amount"
 )
 
-// Matters holds the smallest differences that matter: Share for shares, and Part for times, tokens and costs,
-// relative to the value they are compared with. Smaller differences decide nothing, however certain they are.
+// Matters holds the smallest differences that matter: Share for shares, and Part for times, tokens and costs, as a
+// fraction of the value they are compared with. Smaller differences decide nothing, however certain they are.
 type Matters struct{ Share, Part float64 }
 
-// IsSmall reports that a change is known and too small to matter.
+// IsSmall reports whether a change is known and too small to matter.
 func (m Matters) IsSmall(change Change, limit Limit) bool {
 	return change.Mean != nil && m.areSmall(*change.Mean, *change.MeanA, limit)
 }
 
-// areSmall reports that a difference from a mean is too small to matter.
+// areSmall reports whether a difference from a mean is too small to matter.
 func (m Matters) areSmall(difference, mean float64, limit Limit) bool {
 	switch limit {
 	case OfShares:
@@ -52,17 +52,17 @@ func (m Matters) areSmall(difference, mean float64, limit Limit) bool {
 type Ranking struct {
 	// Leader is the variant with the best mean.
 	Leader int
-	// Worse are the variants that the leader beats beyond chance: the p-value of their paired difference, adjusted for
+	// Worse lists the variants that the leader beats beyond chance: the p-value of their paired difference, adjusted for
 	// all pairs of variants and all numbers of the report, is at most Significance (metrics.md, family a).
-	// Each are those that it beats by the same amount on every question, so that there is no interval.
+	// Each lists the variants that it beats by the same amount on every question, so that there is no interval.
 	// Alike lists the variants whose difference from the leader may be due to chance. Tied lists the variants in Alike
 	// whose mean equals the leader's. Unknown lists the variants that share no question with the leader on which the
 	// number is known.
 	Worse, Each, Alike, Tied, Unknown []int
-	// Slight are the variants that the leader beats by too little to matter (Matters): they are not called worse.
+	// Slight lists the variants that the leader beats by too little to matter (Matters): they are not called worse.
 	Slight []int
-	// Seldom are the variants that answer less often than another variant. In a ranking that covers only answers, they
-	// can neither lead nor equal the leader: they are Unknown, unless they are worse.
+	// Seldom lists the variants that answer less often than another variant. In a ranking that covers only answers
+	// (By.IsOfAnswers), they can neither lead nor equal the leader: they are Unknown, unless they are worse.
 	Seldom []int
 }
 
@@ -95,12 +95,12 @@ func LeadOf(variants [][]ComparedQuestion, by By, ranking Ranking) *Lead {
 	return &lead
 }
 
-// IsBest reports that the leader is better than every other variant.
+// IsBest reports whether the leader is better than every other variant.
 func (r Ranking) IsBest() bool {
 	return len(r.Alike)+len(r.Each)+len(r.Unknown)+len(r.Slight) == 0 && len(r.Worse) > 0
 }
 
-// ShowsNone reports that some variants can be compared, but none is shown to be better than another.
+// ShowsNone reports whether some variants can be compared, but none is shown to be better than another.
 func (r Ranking) ShowsNone() bool {
 	return len(r.Worse)+len(r.Each)+len(r.Slight) == 0 && len(r.Alike) > 0
 }
@@ -178,8 +178,8 @@ func (r round) turned(number float64) float64 {
 	return number
 }
 
-// beats compares the variant one with the variant other. by is how much better one is, nil if that is unknown; isShown
-// reports that the difference is beyond chance, and isConstant that it is the same on each of several questions.
+// beats compares two variants, given their indexes. by is how much better the first is, nil if unknown; isShown reports
+// that the difference is beyond chance, and isConstant that it is the same on each of several questions.
 func (r round) beats(one, other int) (by *float64, isShown, isConstant bool) {
 	place := placeOfPair(one, other)
 	change := r.changes[place]
@@ -203,7 +203,7 @@ func (r round) meanBeside(n, other int) float64 {
 	return *change.MeanB
 }
 
-// isBeaten reports that another variant is better, beyond chance or by the same amount on each of several questions.
+// isBeaten reports whether another variant is better, beyond chance or by the same amount on each of several questions.
 func (r round) isBeaten(n int) bool {
 	for other := range r.means {
 		if other == n {
@@ -216,7 +216,8 @@ func (r round) isBeaten(n int) bool {
 	return false
 }
 
-// rank finds the leader among all variants but the Seldom ones.
+// rank finds the leader among all variants except the seldom ones, and sorts the others by how they compare with it.
+// It returns nil if there is no leader.
 func (r round) rank(seldom []int, matters Matters) *Ranking {
 	leading := slices.Clone(r.means)
 	for _, n := range seldom {
@@ -253,7 +254,7 @@ func (r round) rank(seldom []int, matters Matters) *Ranking {
 	return &ranking
 }
 
-// column holds one number for all questions of a variant; NaN means unknown.
+// column holds one number for each question of a variant, NaN if unknown, and the question's cluster.
 type column struct {
 	numbers  []float64
 	clusters []string
@@ -326,8 +327,8 @@ func pairsOf(a, b []ComparedQuestion) []Pair {
 type Winner struct {
 	// Leader and RunnerUp are indexes of variants.
 	Leader, RunnerUp int
-	// Change is the change from the runner-up to the leader, Adjusted its p-value, adjusted for all pairs of variants
-	// (metrics.md, family a).
+	// Change is the change from the runner-up to the leader, and Adjusted is its p-value, adjusted for all pairs of
+	// variants (metrics.md, family a).
 	Change   Change
 	Adjusted float64
 }

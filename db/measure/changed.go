@@ -7,7 +7,7 @@ import (
 	"wending/db/measure/facts"
 )
 
-// Between describes how the two tasks' most common answers to a question differ.
+// Between describes how the most common answers of two tasks to a question differ.
 type Between struct {
 	// Level is the level of the two answers, as if one task had given both.
 	Level      Level
@@ -82,7 +82,7 @@ const (
 	LostRating Loss = "rating"
 )
 
-// Losses are all losses.
+// Losses lists all losses, most serious first.
 var Losses = []Loss{LostAnswer, LostVerdict, LostAccord, LostStability, LostRating}
 
 // lostScore is the fall of a mean score, on a scale from 0 to 1, that exceeds the usual variation of a judge.
@@ -137,7 +137,7 @@ func (p Pair) lostStability() bool {
 		*p.A.FactsDiffer != facts.Conflict && *p.B.FactsDiffer == facts.Conflict
 }
 
-// Group returns the first group that fits the question.
+// Group returns the question's group. Losses and gains take precedence over how the answers differ.
 func (p Pair) Group() ChangeGroup {
 	switch {
 	case len(p.Losses()) > 0:
@@ -188,7 +188,7 @@ func (c Comparison) ByRisk() []Pair {
 	return pairs
 }
 
-// InGroup returns how many questions a group has.
+// InGroup returns the number of questions in a group.
 func (c Comparison) InGroup(group ChangeGroup) (count int) {
 	for _, pair := range c.Pairs {
 		if pair.Group() == group {

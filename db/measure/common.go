@@ -16,7 +16,7 @@ type match struct{ inA, inB int }
 // with the first j tokens of b (Hyyrö, "Bit-parallel LCS-length computation revisited", 2004). Only some rows are
 // kept, at intervals; the rows between them are computed again.
 func matches(a, b []rune) ([]match, bool) {
-	var shared [2][]int // places of the tokens that both texts have: no others can match
+	var shared [2][]int // the indexes, in a and b, of tokens that both texts have: no others can match
 	inA, inB := make(map[rune]bool, len(a)), map[rune]bool{}
 	for _, r := range a {
 		inA[r] = true
@@ -72,7 +72,7 @@ type lcs struct {
 	mask  []uint64
 }
 
-// below computes the row of the table that follows the given row; n is the number of the former, from 0.
+// below computes the row below the given row of the table, and writes it to next. n is the index of its token in rows.
 func (t *lcs) below(n int, row, next []uint64) {
 	token, mask := t.rows[n], t.mask
 	if token.mask != nil {
@@ -96,7 +96,8 @@ func (t *lcs) below(n int, row, next []uint64) {
 	}
 }
 
-// trace goes through the table from its end.
+// trace fills the table, and then follows a longest common subsequence through it from the end. It returns the matches
+// in the order of the texts.
 func (t *lcs) trace(a, b []rune, shared [2][]int) []match {
 	const interval = 64
 	t.mask = make([]uint64, t.words)

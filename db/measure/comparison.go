@@ -32,9 +32,9 @@ type ComparedQuestion struct {
 	// SuccessRate is the share of the question's runs that succeeded. The other numbers are means over the runs that
 	// succeeded; TotalTokens and Cost are means over those that report them.
 	SuccessRate, LatencyMS, FirstTokenMS, TotalTokens, Cost *float64
-	// Judged is how many of the question's runs have a verdict, Passes how many of those passed.
+	// Judged is the number of the question's runs that have a verdict, and Passes the number of those that passed.
 	Judged, Passes int
-	// PassShare is the share of the judged runs that passed, Score the mean score of all the question's runs.
+	// PassShare is the share of the judged runs that passed, and Score the mean score of all the question's runs.
 	PassShare, Score *float64
 	// Letters has one letter for each run, as in Question. Novelty is the result of the function Novelty.
 	Letters string
@@ -98,7 +98,7 @@ func (c Comparison) Count(transition Transition) (count int) {
 }
 
 // CompareTasks pairs the questions of two tasks: first those with the same question_id, then the remaining ones
-// with the same text, in the order of the tasks. If one task asks a text more often than the other, the surplus
+// with the same text, in the order of the tasks. If a text occurs more times in one task than in the other, the surplus
 // questions stay unpaired.
 func CompareTasks(a, b []ComparedQuestion) (c Comparison) {
 	partners := map[int64]ComparedQuestion{} // the second task's questions, keyed by the ids of the first task's
@@ -162,8 +162,8 @@ func (c Comparison) Only(ofA, ofB func(ComparedQuestion) bool) Comparison {
 	return only
 }
 
-// Numbers returns the numbers that a gate compares, by name. Agreement by meaning is included only if it is known for a
-// question in both tasks.
+// Numbers returns the changes of the numbers that a gate compares, keyed by name. Agreement by meaning is included only
+// if it is known for a question in both tasks.
 func (c Comparison) Numbers() map[string]Change {
 	numbers := map[string]Change{
 		"agreement": c.Agreement, "success_rate": c.SuccessRate, "latency_ms": c.LatencyMS, "pass_share": c.PassShare,

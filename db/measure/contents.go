@@ -12,7 +12,7 @@ import (
 // begin at 0, in the order of first appearance. Texts that contradict each other on a fact never share a number.
 func Contents(texts []string) (contents []int, count int) {
 	contents = make([]int, len(texts))
-	byForm := map[string][]int{} // by form: the first text of each content with that form
+	byForm := map[string][]int{} // maps a form to the first text of each content with that form
 	for n, text := range texts {
 		contents[n] = -1
 		forms := formsOf(text)
@@ -33,8 +33,8 @@ func Contents(texts []string) (contents []int, count int) {
 	return contents, count
 }
 
-// formsOf returns the forms of a text: texts that differ only in format have one in common. Empty texts share one
-// form.
+// formsOf returns the forms of a text: texts that differ only in format have a form in common, as have all empty texts.
+// A text of more than MaxCompared characters has none.
 func formsOf(text string) (forms []string) {
 	if strings.TrimSpace(text) == "" {
 		return []string{""}

@@ -17,7 +17,8 @@ const (
 	Assumed      Basis = "assumed"
 )
 
-// Assumptions about questions whose answers are not known yet (metrics.md, How many questions and runs).
+// The variances that are assumed for questions whose answers are not known yet: of the verdicts on one question's runs,
+// and, over questions, of the difference of two versions (metrics.md, How many questions and runs).
 const (
 	assumedWithin  = 1.0 / 6
 	assumedBetween = 1.0 / 9
@@ -30,7 +31,7 @@ type Design struct {
 	WithinA, WithinB, Between float64
 	// OfAgreement is the variance, over questions, of the difference of their agreement.
 	OfAgreement float64
-	// PassBasis is the basis of the first three variances, AgreementBasis the basis of OfAgreement.
+	// PassBasis is the basis of the first three variances, and AgreementBasis the basis of OfAgreement.
 	PassBasis, AgreementBasis Basis
 }
 
@@ -102,9 +103,9 @@ func (d Design) Basis() Basis {
 	return d.PassBasis
 }
 
-// Detectable is the difference of two means that is detected in four of five cases, given the number of independent
-// clusters of questions and the number of runs per question in each version (Miller 2024, arXiv:2411.00640, equation
-// 9, solved for the difference).
+// Detectable holds the smallest differences of two means that are detected in four of five cases, given the number of
+// independent clusters of questions and the number of runs per question in each version (Miller 2024, arXiv:2411.00640,
+// equation 9, solved for the difference).
 type Detectable struct {
 	// Agreement is nil with one run per question. Both are nil with fewer than two clusters.
 	PassRate  *float64 `json:"pass_rate" doc:"Smallest detectable difference between two pass rates; null with fewer than two clusters of questions" example:"0.11"`
@@ -125,8 +126,8 @@ func (d Design) Detectable(clusters, runs int) (shown Detectable) {
 	return shown
 }
 
-// RunsToHalve returns how many runs of the same questions halve the detectable difference of pass rates; 0 if no number
-// of runs does, because the questions differ too much.
+// RunsToHalve returns the number of runs per question that halves the detectable difference of pass rates; 0 if no
+// number of runs does, because the questions differ too much.
 func (d Design) RunsToHalve(runs int) int {
 	within := d.WithinA + d.WithinB
 	left := (d.Between+within/float64(runs))/4 - d.Between

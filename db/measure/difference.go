@@ -11,7 +11,7 @@ import (
 	"github.com/sergi/go-diff/diffmatchpatch"
 )
 
-// Op is the operation of a step.
+// Op says whether a step keeps, deletes or inserts text.
 type Op byte
 
 // The operations.
@@ -76,7 +76,8 @@ func Words(text string) (tokens []string) {
 	return tokens
 }
 
-// CompareTokens finds how to turn the text of the tokens a into the text of the tokens b, without splitting tokens.
+// CompareTokens finds the difference from the text of the tokens a to the text of the tokens b, without splitting
+// tokens. Its time is limited as in CompareTexts.
 func CompareTokens(a, b []string, within time.Duration) (d Difference) {
 	within = min(within, DifferenceTime)
 	codes := map[string]rune{}

@@ -20,7 +20,7 @@ func measured(answer []byte) []rune {
 // first maxMeasured characters of their trimmed texts.
 func Similarity(a, b []byte) float64 { return similarityOf(measured(a), measured(b)) }
 
-// similarityOf returns how alike two texts are.
+// similarityOf returns how alike two texts are, from 0 to 1.
 func similarityOf(a, b []rune) float64 {
 	var by alphabet
 	return by.similarity(by.encode(a), by.encode(b))
@@ -29,8 +29,8 @@ func similarityOf(a, b []rune) float64 {
 // alphabet numbers the characters of texts that are compared with each other.
 type alphabet struct {
 	codes  map[rune]int32
-	rows   []int32  // by code: the row of a character in the text being compared, plus 1
-	places []uint64 // by row: a bit for each place of the character in that text
+	rows   []int32  // for each code: 1 + the row of the character in places; 0 if the placed text does not contain it
+	places []uint64 // for each row: a bit for each place of the character in the placed text
 }
 
 // encode replaces characters by their numbers.

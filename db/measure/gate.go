@@ -50,7 +50,7 @@ func (c Comparison) Gated(margins map[string]float64) map[string]GateResult {
 // IsLessBetter reports whether less of a number is better.
 func IsLessBetter(name string) bool { return name == "latency_ms" || name == "cost" }
 
-// Gate decides on each test of one gate: all variants × all numbers.
+// Gate decides on all tests of one gate: those of all its numbers, for all variants.
 func Gate(tests []GateTest) []GateResult {
 	p := make([]*float64, len(tests))
 	for n, test := range tests {

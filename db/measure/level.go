@@ -38,7 +38,7 @@ const (
 // Levels lists all levels in the order of the API and of exported files.
 var Levels = []Level{Identical, FormatOnly, Facts, Wording, Different, Empty, Unknown}
 
-// ByRisk lists all levels in the order of pages, where the level that a reader should see first comes first.
+// ByRisk lists all levels in the order in which pages show them: the level that a reader should see first comes first.
 var ByRisk = []Level{Facts, Different, Wording, FormatOnly, Identical, Empty, Unknown}
 
 // IsStable reports whether all answers have the same content.
@@ -47,7 +47,7 @@ func (l Level) IsStable() bool { return l == Identical || l == FormatOnly }
 // IsKnown reports whether the level measures likeness: there are at least two answers, not all empty.
 func (l Level) IsKnown() bool { return l != "" && l != Unknown && l != Empty }
 
-// sameWording is the minimum mean similarity of answers that count as differing only in wording, sameSubject the
+// sameWording is the minimum mean similarity of answers that count as differing only in wording, and sameSubject the
 // minimum for answers that count as differing only in facts.
 const (
 	sameWording = 0.8
@@ -78,7 +78,7 @@ func levelOf(answered int, areEmpty bool, distinct []string, similarity *float64
 	return Different
 }
 
-// haveOneContent reports whether texts are equal except for their format.
+// haveOneContent reports whether texts are equal except for their format, and none is longer than MaxCompared.
 func haveOneContent(texts []string) bool {
 	for _, text := range texts {
 		if utf8.RuneCountInString(text) > MaxCompared {
@@ -135,7 +135,8 @@ func Plain(text string) string {
 	return string(kept)
 }
 
-// isPlainLetter reports whether a rune is certainly not format: a digit, lower-case Latin letter or Chinese character.
+// isPlainLetter reports whether a rune is one that Plain always keeps: a digit, lower-case Latin letter or Chinese
+// character.
 func isPlainLetter(r rune) bool {
 	return r >= firstIdeograph && r <= lastIdeograph || r >= 'a' && r <= 'z' || r >= '0' && r <= '9'
 }

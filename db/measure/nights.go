@@ -23,7 +23,7 @@ type Control struct {
 	Average, Low, High float64
 	// HasLimits is false for the first nights of a configuration, from which the limits are computed.
 	HasLimits bool
-	// IsOut reports that the average is beyond its limits, IsAlarm that this is the first such night: the night
+	// IsOut reports that the average is beyond its limits, and IsAlarm that this is the first such night: the night
 	// before, it was within them.
 	IsOut, IsAlarm bool
 }
@@ -47,7 +47,7 @@ func (d Drift) Limit() float64 {
 	return d.High
 }
 
-// IsSame reports that two drifts are about the same metric of the same variant.
+// IsSame reports whether two drifts are about the same metric of the same variant.
 func (d Drift) IsSame(other Drift) bool {
 	return d.Variant == other.Variant && d.Metric == other.Metric
 }
@@ -75,8 +75,8 @@ func Drifts(firings []FiringSummary) (drifts []Drift) {
 	return drifts
 }
 
-// ControlsOf returns the control chart of a metric over firings, oldest first; nil for firings in which the metric is
-// unknown. The variant is given by its place, from 0.
+// ControlsOf returns the control chart of a metric of a variant, given by its index, over firings, oldest first; it
+// contains nil for firings in which the metric is unknown.
 func ControlsOf(firings []FiringSummary, variant int, metric Metric) []*Control {
 	var nights []Night
 	var places []int
@@ -111,10 +111,10 @@ func (p Point) error() float64 {
 
 // The parameters of the control chart.
 const (
-	// LearningNights are the nights from which mean and deviation are computed.
+	// LearningNights is the number of a configuration's first nights, from which mean and deviation are computed.
 	LearningNights = 10
 	newest         = 0.2 // the weight of the newest night
-	reach          = 4.0 // limits, in standard deviations of the average
+	reach          = 4.0 // how far the limits are from the mean, in standard deviations of the average
 )
 
 // WatchNights returns the control chart of the given nights, oldest first.

@@ -38,7 +38,7 @@ const (
 	OneQuestion UnknownReason = "one_question"
 )
 
-// Sources and Advices list all values of their types, or all that occur.
+// Sources lists all sources, and Advices those that Noise.Advice can name.
 var (
 	Sources = []Source{FromQuestion, FromVariant, FromMix, FromRun, FromVote}
 	Advices = []Source{FromQuestion, FromRun, FromVote}
@@ -165,9 +165,9 @@ type cell struct {
 	perVote float64
 }
 
-// scores are the scores of a task.
+// scores holds the scores of a task.
 type scores struct {
-	// cells holds the cells of each variant, by question; items lists the questions in a fixed order.
+	// cells is keyed by variant and question; items lists the questions in a fixed order.
 	cells    map[int]map[int64]*cell
 	items    []int64
 	clusters int
@@ -273,7 +273,7 @@ func (s scores) estimate(hasVotes bool) map[Source]estimated {
 // crossed estimates the variances between the means of questions and variants, from questions that all variants have.
 func (s scores) crossed(found map[Source]estimated, run, vote float64) {
 	variants := slices.Sorted(maps.Keys(s.cells))
-	var rows [][]float64 // each question's mean scores, by variant
+	var rows [][]float64 // for each question: its mean score in each variant
 	noise := 0.0         // the mean variance of a mean score
 	for _, item := range s.items {
 		row, own := make([]float64, 0, len(variants)), 0.0

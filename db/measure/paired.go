@@ -9,8 +9,8 @@ import (
 // Change describes the change of a number between two tasks on the questions they share: the statistics of paired
 // differences in metrics.md.
 type Change struct {
-	// N is how many questions have a known number in both tasks, LeftOut how many have none in one of the tasks.
-	// Clusters is how many independent groups the N questions form.
+	// N is how many questions have a known number in both tasks, and LeftOut how many lack it in one of them. Clusters
+	// is how many independent groups the N questions form.
 	N, LeftOut, Clusters int
 	// MeanA and MeanB are the tasks' own means on these questions. Mean is the mean of the differences: the second
 	// task's number minus the first's; nil if N is 0.
@@ -28,8 +28,8 @@ type Change struct {
 // IsShown reports whether the data show a difference, that is, whether the interval excludes 0.
 func (c Change) IsShown() bool { return c.Low != nil && (*c.Low > 0 || *c.High < 0) }
 
-// power is how many standard errors a difference must have to be shown in four of five cases: the quantiles of 0.975
-// and 0.8 of the normal distribution.
+// power is the size, in standard errors, that a difference must have to be shown in four of five cases: the sum of the
+// quantiles of 0.975 and 0.8 of the normal distribution.
 const power = 2.802
 
 // Detectable returns the difference that a comparison of this size shows in four of five cases; nil if SE is nil or 0.

@@ -9,7 +9,8 @@ import (
 
 // Judged sums up the evaluators' verdicts on the runs of one question.
 type Judged struct {
-	// Runs is the number of expected runs that exist, Judged how many have a verdict, Passes how many passed.
+	// Runs is the number of expected runs that exist, Judged the number of those with a verdict, and Passes the number
+	// of those that passed.
 	Runs, Judged, Passes int
 	// Score is the mean score of its runs; nil if none has a score.
 	Score *float64
@@ -78,7 +79,7 @@ func NewRating(means Sample) Rating {
 }
 
 const (
-	oneSided = 0.975 // the probability on one side of the interval
+	oneSided = 0.975 // the probability below the upper end of a 95 % interval
 )
 
 // Summarise computes the statistics of questions that should have runsPerItem runs each; errors is the number of

@@ -80,7 +80,7 @@ const Revision = 14
 func Assess(ctx context.Context, standard string,
 	variants [][]Answer) (questions []Question, differences []Difference, err error) {
 	var keys [][]byte
-	texts := map[string]string{} // by letter
+	texts := map[string]string{} // keyed by letter
 	for _, answers := range variants {
 		for _, answer := range answers {
 			keys = append(keys, answer.Key)
@@ -180,12 +180,12 @@ func (q Question) conflictsWithin(runs int) bool {
 // mostFacts is the maximum number of facts kept for a question.
 const mostFacts = 100
 
-// readFacts finds the facts on which the answers of one variant differ. letters are the letters of its runs, texts
-// the texts of those letters.
+// readFacts finds the facts on which the answers of one variant differ. letters are the letters of its runs, and texts
+// maps them to the answers.
 func readFacts(ctx context.Context, reader *facts.Reader, letters []string,
 	texts map[string]string) (facts.Differ, []Fact, error) {
 	var answered []string
-	var runs []int // by answer
+	var runs []int // the run index of each answer
 	for n, letter := range letters {
 		if letter != "" {
 			answered, runs = append(answered, texts[letter]), append(runs, n+1)
@@ -204,7 +204,7 @@ func readFacts(ctx context.Context, reader *facts.Reader, letters []string,
 func expect(ctx context.Context, reader *facts.Reader, standard string, letters []string,
 	texts map[string]string) ([]ExpectedFact, error) {
 	var answers []string
-	var runs [][]int // by answer
+	var runs [][]int // the run indexes of each answer
 	known := map[string]int{}
 	for n, letter := range letters {
 		if letter == "" {
@@ -268,7 +268,7 @@ func (f *ExpectedFact) contradict(stated *facts.Fact, runs []int) {
 	f.Values[n].Runs = slices.Compact(all)
 }
 
-// Differing returns the statements on which answers differ; runs holds the run index of each answer.
+// Differing turns statements on which answers differ into facts; runs holds the run index of each answer.
 func Differing(statements []facts.Statement, runs []int) []Fact {
 	runsOf := func(answers []int) []int {
 		list := make([]int, len(answers))
@@ -321,7 +321,7 @@ func keyOf(keys [][]byte) []byte {
 	return nil
 }
 
-// joined writes the letters of all runs one after another.
+// joined returns the letters of all runs as one text, with - for a run without an answer.
 func joined(letters []string) string {
 	var all strings.Builder
 	for _, letter := range letters {

@@ -8,9 +8,9 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Sample holds the known numbers of a variant's questions. Questions of one cluster – the turns of a conversation, the
-// questions about one document – are not independent: standard errors and intervals treat each cluster as one
-// observation (metrics.md, Clusters; Liang and Zeger 1986).
+// Sample holds the known numbers of a variant's questions. The questions of one cluster, such as the turns of a
+// conversation or the questions about one document, are not independent: standard errors and intervals treat each
+// cluster as one observation (metrics.md, Clusters; Liang and Zeger 1986).
 type Sample struct {
 	numbers []float64
 	// clusters are the clusters of the numbers; an empty one means that the question forms its own cluster.
@@ -85,8 +85,8 @@ func (s Sample) spread() (*float64, int) {
 	return &se, count
 }
 
-// Interval returns the 95 % interval of the mean (Student's t); nil with fewer than two clusters, or where all numbers,
-// or the means of all clusters, are the same.
+// Interval returns the 95 % interval of the mean (Student's t); nil with fewer than two clusters, or if all numbers, or
+// the means of all clusters, are the same.
 func (s Sample) Interval() Interval {
 	se := s.SE()
 	if se == nil || *se < noDeviation {
@@ -99,10 +99,11 @@ func (s Sample) Interval() Interval {
 // manyClusters is the minimum number of clusters for which Share corrects intervals that reach beyond 0 or 1.
 const manyClusters = 30
 
-// Share is like Interval, for numbers between 0 and 1. Where Student's interval would reach beyond 0 or 1, it is cut
-// there and too narrow on the other side: with a pass rate of 90 % and 50 questions, it covers the rate in only 88 % of
-// cases. With many clusters, Wilson's interval takes its place, for the number of independent questions that would have
-// the same standard error; it covers the rate in 95 % (Franco, Little, Louis, Slud 2019, doi:10.1093/jssam/smy019).
+// Share is like Interval, for numbers between 0 and 1. If Student's interval would reach beyond 0 or 1, it is cut off
+// there, and too narrow on the other side: with a pass rate of 90 % and 50 questions, it covers the rate in only 88 %
+// of cases. With many clusters, Wilson's interval takes its place, for the number of independent questions that would
+// have the same standard error; it covers the rate in 95 % of cases (Franco, Little, Louis, Slud 2019,
+// doi:10.1093/jssam/smy019).
 func (s Sample) Share() Interval {
 	of := s.Interval()
 	if of == nil || of[0] >= 0 && of[1] <= 1 {

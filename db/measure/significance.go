@@ -12,7 +12,7 @@ const (
 	// Significance is the largest adjusted p-value at which a statement is made; metrics.md defines the families of
 	// tests.
 	Significance = 0.05
-	// ListedShare is the share of a list of changed questions that may be on it by chance (family e of metrics.md).
+	// ListedShare is the share of the questions listed as changed that may be listed by chance (metrics.md, family e).
 	ListedShare = 0.10
 )
 
@@ -109,7 +109,7 @@ type division struct {
 	// with no other. It does not matter which group the latter are in.
 	totals []int
 	alone  int
-	// terms are the contributions of each answer in totals to the statistic, by its number of runs in the first group.
+	// terms[n][k] is what answer n of totals contributes to the statistic if k of its runs are in the first group.
 	terms [][]float64
 	// observed is the statistic of the actual groups. hits is the number of divisions, out of all, whose statistic is
 	// at most observed.

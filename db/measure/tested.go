@@ -10,7 +10,7 @@ import (
 type Tested struct {
 	// IsOfVerdicts reports that the verdicts were tested (Fisher); otherwise the answers were (Shift).
 	IsOfVerdicts bool
-	// P is the p-value of the test, Q the same adjusted for all questions that were compared (metrics.md, family e).
+	// P is the p-value of the test, and Q is P adjusted for all questions that were compared (metrics.md, family e).
 	P, Q float64
 }
 
@@ -78,7 +78,7 @@ type Fresh struct {
 	First, Last int
 	// Keys has a key (see Shift) for each of these runs that exists.
 	Keys []string
-	// Judged is how many of these runs have a verdict, Passes how many of those passed.
+	// Judged is the number of these runs that have a verdict, and Passes the number of those that passed.
 	Judged, Passes int
 }
 
@@ -93,7 +93,7 @@ type Confirmed struct {
 	Outcome Outcome
 }
 
-// Outcome is the outcome of a confirmation.
+// Outcome says whether fresh runs confirmed a change.
 type Outcome string
 
 // The outcomes of a confirmation.
@@ -109,7 +109,7 @@ const (
 	Untested Outcome = "untested"
 )
 
-// Outcomes are all outcomes.
+// Outcomes lists all outcomes.
 var Outcomes = []Outcome{Held, NotHeld, IsAsking, Untested}
 
 // ConfirmQuestions decides whether the changes of repeated pairs held, by their fresh runs alone. These pairs form

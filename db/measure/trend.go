@@ -80,12 +80,12 @@ type FiringSummary struct {
 	Configuration string `json:"configuration,omitempty"`
 }
 
-// IsRestart reports that a firing's configuration differs from the previous firing's.
+// IsRestart reports whether a firing's configuration is known to differ from the previous firing's.
 func (f FiringSummary) IsRestart(before FiringSummary) bool {
 	return before.Configuration != "" && f.Configuration != "" && before.Configuration != f.Configuration
 }
 
-// ConfigurationKind is the kind of something that a task uses.
+// ConfigurationKind says which of the things that a task uses has changed.
 type ConfigurationKind string
 
 // The kinds. ConfiguredSettings are the settings that affect numbers, ConfiguredTarget the agents and models, and
@@ -261,7 +261,7 @@ func (w Watch) Look(variants []Watched) (found []Finding) {
 	return found
 }
 
-// mean combines firings: for each question, it is the mean over the firings in which the metric is known.
+// mean combines firings into one: each question has the mean of the metric over the firings in which it is known.
 func (w Watch) mean(firings [][]ComparedQuestion) (joined []ComparedQuestion) {
 	places, values := map[string]int{}, [][]float64{}
 	for _, questions := range firings {

@@ -19,7 +19,8 @@ type Answer struct {
 	Terms []Term
 }
 
-// Term is an answer's wording of a fact on which answers contradict each other; it is marked as a whole.
+// Term is an answer's wording of a fact on which answers contradict each other. It is marked as a whole, unless it is
+// longer than longestTerm.
 type Term struct {
 	// Fact is the number of the fact: terms with equal numbers are about the same fact.
 	Fact int
@@ -42,7 +43,7 @@ const (
 	Fact
 )
 
-// Piece is one of the consecutive stretches into which the difference of two blocks is divided.
+// Piece is one of the consecutive stretches of text into which the difference between two blocks is divided.
 type Piece struct {
 	Op     measure.Op
 	Text   string
@@ -68,16 +69,16 @@ type Unit struct {
 	Kind Kind
 	// Text is the most common answer's block; empty if it has none here.
 	Text string
-	// Head is the head of the table that a Row belongs to; empty if the row is itself the head.
+	// Head is the header row of the table that a Row belongs to; empty if the row is itself the header.
 	Head string
-	// Sharing are the answers that also have the block, possibly in another form.
+	// Sharing are the indexes of the answers that have exactly this block, including the most common answer.
 	Sharing []int
 	Others  []Other
 	// Degree is the greatest degree among Others.
 	Degree Degree
 }
 
-// Reading is a question's answers, aligned.
+// Reading holds a question's answers, aligned block by block.
 type Reading struct {
 	Units []Unit
 	// Likeness is how alike each answer is to the most common one, from 0 to 1.
@@ -88,8 +89,7 @@ type Reading struct {
 	Blocks [][]Block
 
 	answers []Answer
-	// mu guards the caches that are filled on demand: the words of texts, and the differences of blocks by both
-	// texts.
+	// mu guards the caches, which are filled on demand: words is keyed by text, and pieces by the texts of both blocks.
 	mu     sync.Mutex
 	words  map[string][]string
 	pieces map[[2]string][]Piece
@@ -340,7 +340,7 @@ func IndexOf(text, term string) int {
 	}
 }
 
-// likenessOf returns how alike two answers are, judged by their blocks.
+// likenessOf returns how alike two answers are, from 0 to 1, judged by their blocks.
 func likenessOf(base, other []Block, pairs []int) float64 {
 	total, shared := 0.0, 0.0
 	for n, block := range base {
@@ -366,7 +366,8 @@ type builder struct {
 	// follow block n-1.
 	at    []Unit
 	after [][]Unit
-	// stated holds the terms in each of base's blocks, theirs the terms of the answer that is being added.
+	// stated holds the terms in each of base's blocks, and theirs the terms of the answer that is being added, keyed by
+	// fact.
 	stated [][]Term
 	theirs map[int]string
 }
@@ -432,7 +433,7 @@ func (b *builder) insert(answer, place int, block Block) {
 	})
 }
 
-// addOther adds an answer's block to a unit; answers with the same block share one Other.
+// addOther adds an answer's block to a unit; answers with the same block share an Other.
 func (u *Unit) addOther(answer int, other Other) {
 	u.Degree = max(u.Degree, other.Degree)
 	for n := range u.Others {
@@ -493,9 +494,9 @@ func contradicting(base string, mine []Term, other string, theirs map[int]string
 	return inBase, inOther
 }
 
-// Pieces divide the difference between a block and the most common answer's block; there are none if one of the two
-// answers has no block here. Blocks that have less than half in common are not marked. If the time limit, within,
-// expires, the difference is coarse: everything between the common beginning and end.
+// Pieces returns the difference between a block and the most common answer's block; nil if one of the two answers has
+// no block here. Blocks that have less than half in common are not marked. If the time limit, within, expires, the
+// difference is coarse: everything between the common beginning and the common end.
 func (r *Reading) Pieces(unit Unit, other Other, within time.Duration) []Piece {
 	if unit.Text == "" || other.Text == "" {
 		return nil
@@ -519,7 +520,7 @@ func (r *Reading) Pieces(unit Unit, other Other, within time.Duration) []Piece {
 	return pieces
 }
 
-// areAlike reports whether two blocks have at least half in common.
+// areAlike reports whether two blocks, given the pieces of their difference, have at least half in common.
 func areAlike(pieces []Piece) bool {
 	equal, different := 0, 0
 	for _, piece := range pieces {
@@ -550,7 +551,8 @@ func (r *Reading) piecesOf(unit Unit, other Other, within time.Duration) (pieces
 	return pieces, isHurried
 }
 
-// within compares two texts word by word, with the terms of the blocks that they come from.
+// within compares two texts word by word; the terms of the blocks that they come from are not split into words.
+// isHurried reports that there was not enough time to find all differences.
 func (r *Reading) within(base, text string, other Other, within time.Duration) (pieces []Piece, isHurried bool) {
 	if base == text {
 		return []Piece{{Op: measure.Equal, Text: text}}, false
@@ -678,8 +680,8 @@ func isWhole(text string, from, to int) bool {
 	return !isCutBefore && !isCutBehind
 }
 
-// joined puts deleted text before inserted text, and joins changes with fewer than two characters between them,
-// because a reader sees them as one.
+// joined puts deleted text before inserted text, and joins changes with fewer than two characters between them, because
+// readers see such changes as one.
 func joined(pieces []measure.Piece) (all []Piece) {
 	var deleted, inserted string
 	flush := func() {

@@ -17,7 +17,7 @@ import (
 	"wending/db/measure"
 )
 
-// Kind is the kind of a block.
+// Kind says which part of a document, such as a heading or a table row, a block is.
 type Kind string
 
 // The kinds of blocks.
@@ -36,27 +36,28 @@ type Block struct {
 	// Text is the block as it was written, without the line break at its end; for a Member it is the path and
 	// value.
 	Text string
-	// Head is the head of the table that a Row belongs to; it is empty for the head itself.
+	// Head is the header row of the table that a Row belongs to; empty if the row is itself the header.
 	Head string
 	// plain is the text without its format and without the number of its list item: blocks with equal plain texts
 	// state the same thing.
 	plain string
-	// shape holds the pairs of neighbouring characters of plain, once they are needed.
+	// shape caches the pairs of neighbouring characters of plain, by which unequal blocks are compared.
 	shape *shape
 }
 
-// shape is the form in which unequal blocks are compared.
+// shape is a cache that all copies of a block share; it is filled on demand.
 type shape struct {
 	// pairs are the pairs of neighbouring characters of a block, sorted.
 	pairs []uint32
 }
 
 const (
-	// longLine is the maximum length of a block in bytes: longer lines are cut after sentences.
+	// longLine is the length in bytes after which a line is cut at the next end of a sentence.
 	longLine = 1500
-	// mostBlocks is the maximum number of blocks in an answer; the last one holds the rest.
+	// mostBlocks is the maximum number of blocks in an answer. The last block of a text holds the rest; further values
+	// of a JSON text are left out.
 	mostBlocks = 6000
-	// mostPairs is the maximum number of pairs of characters by which a block is compared.
+	// mostPairs limits the pairs of neighbouring characters by which a block is compared.
 	mostPairs = 600
 )
 
@@ -78,7 +79,7 @@ func isRow(line string) bool {
 	return len(line) > 1 && line[0] == '|' && line[len(line)-1] == '|'
 }
 
-// isRule reports whether a line is blank or the rule below a table's head.
+// isRule reports whether a line is blank or the rule below a table's header row.
 func isRule(line string) bool { return strings.Trim(line, blanks+"|:-") == "" }
 
 // entryMark returns the number or mark with which a line begins as a list item; empty if it is not one.
@@ -90,11 +91,11 @@ func entryMark(line string) string {
 	return entry.FindString(line)
 }
 
-// Cut cuts an answer into blocks. Blank lines and the rule below a table's head belong to no block; the values of a
-// JSON text are ordered by key.
+// Cut cuts an answer into blocks. Blank lines and the rule below a table's header row belong to no block; the values of
+// a JSON text are ordered by key.
 func Cut(answer string) []Block { return cutter{}.answer(answer) }
 
-// cutter cuts answers that have many blocks in common: it contains the blocks seen so far, by their texts.
+// cutter cuts answers that have many blocks in common: it holds the blocks seen so far, keyed by text.
 type cutter map[string]Block
 
 func (c cutter) answer(answer string) []Block {
@@ -104,7 +105,7 @@ func (c cutter) answer(answer string) []Block {
 	var cut []Block
 	var code, rest []string
 	isCode := false
-	head := "" // the head of the table that the current line may belong to
+	head := "" // the header row of the table that the current line may belong to
 	for line := range strings.Lines(answer) {
 		line = strings.TrimRight(line, "\r\n")
 		isFence := strings.HasPrefix(strings.TrimSpace(line), "```")
@@ -157,11 +158,11 @@ func (c cutter) line(line string) []Block {
 	return cut
 }
 
-// Cells cuts a row of a table into its cells, each including the mark that follows it, so that the cells add up to
-// the row.
+// Cells cuts a row of a table into its cells, each including the | that follows it: joined together, the cells are the
+// row.
 func Cells(row string) (cells []string) {
 	from := 0
-	first := len(row) - len(strings.TrimLeftFunc(row, unicode.IsSpace)) // a mark here opens the first cell
+	first := len(row) - len(strings.TrimLeftFunc(row, unicode.IsSpace)) // a | here opens the first cell
 	for at := range len(row) {
 		if row[at] == '|' && (at == 0 || row[at-1] != '\\') && at > first {
 			cells = append(cells, row[from:at+1])
@@ -174,7 +175,7 @@ func Cells(row string) (cells []string) {
 	return cells
 }
 
-// sentences cuts a long line at the ends of sentences, into parts of about longLine bytes.
+// sentences cuts a long line at the ends of sentences, into parts of at least longLine bytes; the last may be shorter.
 func sentences(line string) (parts []string) {
 	from := 0
 	for at, r := range line {
@@ -246,8 +247,8 @@ func (b Block) likeness(other Block) float64 {
 	return 2 * float64(common) / float64(len(mine)+len(theirs))
 }
 
-// json cuts an answer that is a single JSON object or list, possibly in a fence, into its values; nil if it is not
-// one.
+// json cuts an answer that is a single JSON object or list, possibly in a fence, into its values. It returns nil for
+// any other answer.
 func (c cutter) json(answer string) []Block {
 	canonical := measure.CanonicalJSON(answer)
 	if canonical == "" {
@@ -268,7 +269,8 @@ func (c cutter) json(answer string) []Block {
 // it repeats the path.
 const longPath = 1000
 
-// addMembers adds the values inside a value, each with its path, up to mostBlocks.
+// addMembers adds the texts, numbers and other simple values inside a JSON value, each with its path, until there are
+// mostBlocks blocks.
 func (c cutter) addMembers(cut *[]Block, path string, value any) {
 	if len(path) > longPath {
 		path = "…" + strings.ToValidUTF8(path[len(path)-longPath:], "")
@@ -299,7 +301,7 @@ func (c cutter) addMembers(cut *[]Block, path string, value any) {
 	}
 }
 
-// scalar writes a string as it is, and any other value as JSON.
+// scalar returns a string as it is, and any other value as JSON.
 func scalar(value any) string {
 	if text, isText := value.(string); isText {
 		return text

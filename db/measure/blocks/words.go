@@ -7,8 +7,7 @@ import (
 	"wending/db/measure/passage"
 )
 
-// words cuts a text into the words by which texts are compared: Chinese by the word list, all else by the rules of UAX
-// #29.
+// words cuts a text into words for comparison: Chinese by the word list, everything else by the rules of UAX #29.
 func words(text string) (tokens []string) {
 	from := 0 // where the current run of Chinese characters begins
 	at := 0
@@ -77,17 +76,17 @@ func ByWord(pieces []measure.Piece, base, text string) []measure.Piece {
 	return all
 }
 
-// edges finds where words of a text begin and end. It splits only the text around the places that has is called with.
+// edges finds where the words of a text begin and end. It splits the text only around the positions passed to has.
 type edges struct {
 	text     string
 	from, to int    // the stretch that was cut last
-	at       []bool // by byte offset in the stretch
+	at       []bool // whether a word ends at each byte offset in the stretch
 }
 
-// longestRun is the maximum number of Chinese characters on each side of a place that are split into words.
+// longestRun is the maximum number of Chinese characters on each side of a position that are split into words.
 const longestRun = 100
 
-// has reports whether a place in the text is not within a Chinese word.
+// has reports whether a position in the text is not inside a Chinese word.
 func (e *edges) has(place int) bool {
 	before, _ := utf8.DecodeLastRuneInString(e.text[:place])
 	behind, _ := utf8.DecodeRuneInString(e.text[place:])
@@ -100,7 +99,7 @@ func (e *edges) has(place int) bool {
 	return e.at[place-e.from]
 }
 
-// cut cuts the run of Chinese characters around a place into words.
+// cut cuts the run of Chinese characters around a position into words.
 func (e *edges) cut(place int) {
 	e.from, e.to = place, place
 	for n := 0; n < longestRun && e.from > 0; n++ {
