@@ -187,7 +187,7 @@ func list[T any](all []T) (string, error) {
 
 // Question is an item's part of a report, without its answers.
 type Question struct {
-	// Number is the item's number, 1-based in the order of pages.
+	// Number is the item's number, from 1, in the order of pages.
 	Number int `db:"number"`
 	// ID is the item's id.
 	ID int64 `db:"id"`
@@ -258,7 +258,7 @@ func (q Question) ParseDifferences() (all []measure.Difference, err error) {
 	return all, nil
 }
 
-// Questions returns the items of a task as reports show them, by item id.
+// Questions returns the given items of a task as reports show them, keyed by item id.
 func (r Report) Questions(ctx context.Context, taskID uuid.UUID, itemIDs []int64) (map[int64]Question, error) {
 	const read = `
 		SELECT n.number, n.id, coalesce(q.variant, 0) AS variant, q.differences, q.newest_run_id, q.runs,

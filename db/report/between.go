@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// comparedText is how many characters of each answer are compared, comparedAtOnce how many pairs of answers are
+	// comparedText is how many characters of each answer are compared, and comparedAtOnce how many pairs of answers are
 	// in memory at once.
 	comparedText   = 100_000
 	comparedAtOnce = 32
@@ -49,7 +49,7 @@ func commonRun(letters string) (first int) {
 	return first
 }
 
-// commonRuns returns the runs that gave the most common answers to a variant's questions, by item id.
+// commonRuns returns the runs that gave the most common answers to a variant's questions, keyed by item id.
 func (r Report) commonRuns(ctx context.Context, questions []measure.ComparedQuestion,
 	variant int) (map[int64]given, error) {
 	const read = `
@@ -101,8 +101,8 @@ type comparing struct {
 }
 
 // Between compares the most common answers of pairs of questions and stores the results in the pairs. It reads the
-// results of earlier comparisons, with the facts if withFacts is set. It compares the other pairs for at most the
-// duration within; pairs that are left over stay pending.
+// results of earlier comparisons, with the facts if withFacts is set, and compares the other pairs for at most the
+// duration within. Pairs that it does not reach stay pending.
 func (r Report) Between(ctx context.Context, a, b Side, pairs []measure.Pair, withFacts bool,
 	within time.Duration) error {
 	deadline := time.Now().Add(within)
@@ -171,7 +171,7 @@ func (r Report) Earlier(ctx context.Context, launchID uuid.UUID) (sides [][2]Sid
 	return sides, nil
 }
 
-// readStored fills in the stored results of the pairs, and returns the indexes of those that still must be compared.
+// readStored fills in the stored results of the pairs, and returns the indexes of those still to be compared.
 func (c *comparing) readStored(ctx context.Context, withFacts bool) (open []int, err error) {
 	var itemsA, itemsB pq.Int64Array
 	for _, pair := range c.pairs {
@@ -205,8 +205,8 @@ func (c *comparing) readStored(ctx context.Context, withFacts bool) (open []int,
 	return open, nil
 }
 
-// compare compares the answers of some pairs and stores the results; pairs that it does not reach before the deadline
-// stay pending.
+// compare compares the answers of the pairs at the given places, which are indexes, and stores the results. Pairs that
+// it does not reach before the deadline stay pending.
 func (c *comparing) compare(ctx context.Context, places []int, deadline time.Time) error {
 	const read = `SELECT id, coalesce(left(response_body, $2), '') AS text FROM evaluation_runs WHERE id = ANY ($1)`
 	var ids pq.Int64Array
@@ -293,7 +293,7 @@ func (c *comparing) store(ctx context.Context, places []int) error {
 }
 
 // SameAnswers returns the items of the first side to which both sides gave the same set of answers, regardless of how
-// often each occurs.
+// many times each answer occurs.
 func (r Report) SameAnswers(ctx context.Context, a, b Side, pairs []measure.Pair) (map[int64]bool, error) {
 	const find = `
 		SELECT w.a

@@ -12,7 +12,7 @@ import (
 
 // Chosen keeps the items that have one of these values in a column of the dataset.
 type Chosen struct {
-	// Place is the column's place in Task.VariableNames, 1-based as in the database's arrays.
+	// Place is the column's position in Task.VariableNames, from 1 as in the database's arrays.
 	Place  int
 	Values []string
 }
@@ -69,7 +69,7 @@ func (s Slicing) bind(arguments map[string]any) {
 	arguments["min_cost"], arguments["max_cost"] = s.Cost.Min, s.Cost.Max
 }
 
-// Matching returns the items of a task that match a filter, by their ids; it ignores the filter's order.
+// Matching returns the ids of the items of a task that match a filter, as a set; it ignores the filter's order.
 func (r Report) Matching(ctx context.Context, taskID uuid.UUID, filter Filter) (map[int64]bool, error) {
 	var ids []int64
 	if err := pg.SelectNamed(ctx, r.db, &ids, `SELECT i.id FROM evaluation_items i`+filter.where(),
@@ -83,8 +83,8 @@ func (r Report) Matching(ctx context.Context, taskID uuid.UUID, filter Filter) (
 	return matching, nil
 }
 
-// SliceMost is the maximum number of a column's values that are told apart, sliceText the maximum length of its values
-// in characters.
+// SliceMost is the maximum number of values of a column that are shown separately, and sliceText is the maximum length
+// of its values, in characters.
 const (
 	SliceMost = 50
 	sliceText = 100
@@ -93,7 +93,7 @@ const (
 // Column is a column of a dataset with its SliceMost most frequent values, the most frequent first.
 type Column struct {
 	Name string
-	// Place is 1-based.
+	// Place is the column's position, from 1.
 	Place  int
 	Values []ColumnValue
 }
@@ -144,7 +144,7 @@ func (r Report) Columns(ctx context.Context, task db.Task) (columns []Column, er
 	return columns, nil
 }
 
-// Slices are the items of a task by their values in a column.
+// Slices groups the items of a task by their values in a column.
 type Slices struct {
 	// Values are ordered by frequency; a nil at the end represents all remaining values.
 	Values []*string
@@ -160,7 +160,7 @@ func (s Slices) Of(item int64) (place int, isKnown bool) {
 	return place, isKnown
 }
 
-// arrays returns the items and, for each, the index of its value.
+// arrays returns the ids of the items and, in the same order, the index of each item's value.
 func (s Slices) arrays() (items, places pq.Int64Array) {
 	for item, place := range s.of {
 		items, places = append(items, item), append(places, int64(place))
@@ -168,7 +168,7 @@ func (s Slices) arrays() (items, places pq.Int64Array) {
 	return items, places
 }
 
-// Slices reads the values of a column, which is given by its 1-based position.
+// Slices groups the items of a task by their values in a column, which is given by its position, from 1.
 func (r Report) Slices(ctx context.Context, taskID uuid.UUID, place int) (slices Slices, err error) {
 	const read = `
 		SELECT i.id, v.value, v.rank

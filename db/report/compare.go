@@ -88,8 +88,8 @@ func (r Report) Matrix(ctx context.Context, task db.Task) ([][]measure.ComparedQ
 	return r.comparable(ctx, task.ID, task.VariantNumbers()...)
 }
 
-// comparable returns the data that a comparison needs about each question of the given variants, in the order
-// of pages.
+// comparable returns the data that a comparison needs: indexed first by variant, in the given order, then by question,
+// in the order of pages.
 func (r Report) comparable(ctx context.Context, taskID uuid.UUID,
 	variants ...int) ([][]measure.ComparedQuestion, error) {
 	questions := make([][]measure.ComparedQuestion, len(variants))
@@ -148,7 +148,7 @@ func (r Report) AnswerKeys(ctx context.Context, taskID uuid.UUID, variants ...in
 }
 
 // Test tests whether the questions of the pairs changed from one side to the other, and whether the changes that were
-// confirmed hold. It stores the outcomes in the pairs. The tests of the questions form one family, those of the
+// confirmed hold. It stores the outcomes in the pairs. The tests of the questions form one family, and those of the
 // confirmations another.
 func (r Report) Test(ctx context.Context, a, b Side, pairs []measure.Pair) error {
 	var keys [2]map[Asked][]string
@@ -186,7 +186,7 @@ type CommonAnswer struct {
 // IsCut reports whether Text is only the answer's beginning.
 func (a CommonAnswer) IsCut() bool { return a.Length > utf8.RuneCountInString(a.Text) }
 
-// CommonAnswers returns a variant's most common answers to items, by item id, with at most limit characters of
+// CommonAnswers returns a variant's most common answers to items, keyed by item id, with at most limit characters of
 // each.
 func (r Report) CommonAnswers(ctx context.Context, itemIDs []int64, variant,
 	limit int) (map[int64]CommonAnswer, error) {

@@ -14,7 +14,7 @@ const readConfirmations = `
 	FROM confirmations
 	WHERE a_item_id = ANY ($1) AND b_item_id = ANY ($2) AND a_variant = $3 AND b_variant = $4`
 
-// readFresh returns those current runs of items that a confirmation planned.
+// readFresh returns the current runs that were planned to confirm changes of items.
 const readFresh = `
 	SELECT r.item_id, coalesce(r.answer_key, '') AS answer_key, r.passed
 	FROM unnest($1::bigint[], $2::int[], $3::int[]) w (item_id, first, last)
@@ -62,7 +62,7 @@ func (r Report) confirm(ctx context.Context, a, b Side, pairs []measure.Pair) er
 	return nil
 }
 
-// addFresh reads the fresh runs of one side's questions.
+// addFresh adds the results of the fresh runs of one side's questions, keyed by item id.
 func (r Report) addFresh(ctx context.Context, variant int, of map[int64]*measure.Fresh) error {
 	type row struct {
 		ItemID    int64  `db:"item_id"`

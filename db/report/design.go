@@ -13,7 +13,7 @@ import (
 type Asking struct {
 	// DatasetID is the saved dataset; nil means an upload.
 	DatasetID *uuid.UUID
-	// Questions is the number of questions, First and Last are the texts of the first and the last.
+	// Questions is the number of questions, and First and Last are the texts of the first and the last one.
 	Questions   int
 	First, Last string
 }

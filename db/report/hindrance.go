@@ -9,7 +9,7 @@ import (
 	"wending/db/pg"
 )
 
-// Monitor finds out what slows tasks down.
+// Monitor reads the progress of tasks, the workers, and what slows tasks down.
 type Monitor struct{ db *pg.Pool }
 
 // NewMonitor returns a monitor of the store's database.

@@ -36,27 +36,27 @@ type Filter struct {
 	QuestionID string
 	// OnlyAssessed leaves out items that are not assessed, because their runs have not all ended.
 	OnlyAssessed bool
-	// Variant is the number of the variant whose runs count; 0 means all.
+	// Variant is the number of the variant whose runs and answers are considered; 0 means all.
 	Variant int
 	// Statuses keeps items with a run in one of these statuses; STOPPED means that a run never took place.
 	Statuses []db.RunStatus
-	// FinishReasons keeps items with a run that ended for one of these reasons, ErrorCodes items with a run that ended
-	// with one of these codes.
+	// FinishReasons keeps items with a run that ended for one of these reasons, and ErrorCodes items with a run that
+	// ended with one of these codes.
 	FinishReasons, ErrorCodes []string
-	// TraceID keeps items with a run that has this id in traces, ours or the agent's; empty means any.
+	// TraceID keeps items with a run that has this id in Wending's or the agent's traces; empty means any.
 	TraceID string
 	// Passed keeps items with a run whose verdict is that it passed (true) or did not pass (false); nil keeps all.
-	// MinScore and MaxScore keep items with a run whose score is in range; nil means no limit. One and the same run
-	// must meet all conditions on runs: Passed, MinScore, MaxScore, Statuses, FinishReasons, ErrorCodes, TraceID, and
-	// the bounds in Slicing.
+	// MinScore and MaxScore keep items with a run whose score is in range; nil means no limit. A single run must meet
+	// all conditions on runs: Passed, MinScore, MaxScore, Statuses, FinishReasons, ErrorCodes, TraceID, and the bounds
+	// in Slicing.
 	Passed             *bool
 	MinScore, MaxScore *float64
-	// Evaluator is the number of the evaluator whose verdict counts, and which must have given one; 0 means the
-	// combined verdict of all evaluators.
+	// Evaluator is the number of the evaluator to whose verdict the conditions apply, and which must have given one; 0
+	// means the combined verdict of all evaluators.
 	Evaluator int
 	// Unstable keeps items that a variant answered in more than one way.
 	Unstable bool
-	// Levels keeps items with a variant whose answers have one of these levels, Facts those with a variant whose
+	// Levels keeps items with a variant whose answers have one of these levels, and Facts those with a variant whose
 	// facts differ in one of these ways. A single variant must meet both.
 	Levels []measure.Level
 	Facts  []facts.Differ
@@ -110,7 +110,7 @@ var sorts = map[string]string{
 		WHERE r.item_id = i.id AND r.is_current AND r.status = 'SUCCEEDED' AND (:variant = 0 OR r.variant = :variant))`,
 }
 
-// Sorts are the names of the orders of items.
+// Sorts lists the names of the orders of items.
 var Sorts = []string{"question_id", "risk", "agreement", "pass_rate", "latency"}
 
 // riskOfQuestion orders question_statistics q by urgency for a reader: contradicting facts, then other differences;

@@ -20,7 +20,7 @@ type Spent struct {
 // JudgeNumbers are the cost of one judge's calls and the scale on which the judge seems to rate.
 type JudgeNumbers struct {
 	Spent
-	// Variants holds the same numbers for each variant, by its number.
+	// Variants holds the same numbers for each variant, keyed by its number.
 	Variants map[int]Spent
 	// Scale is 1 or 10 if enough answers were rated and no rating is above it, although ratings go up to 100;
 	// otherwise 0.
@@ -30,7 +30,7 @@ type JudgeNumbers struct {
 // fewestForScale is the minimum number of rated answers for suspecting a judge's scale.
 const fewestForScale = 5
 
-// Judges returns the numbers of a task's judges, by evaluator number. Default ratings do not count towards the
+// Judges returns the numbers of a task's judges, keyed by evaluator number. Default ratings do not count towards the
 // scale.
 func (r Report) Judges(ctx context.Context, task db.Task) (map[int]JudgeNumbers, error) {
 	const read = `

@@ -45,16 +45,16 @@ const likenessColumns = `q.level, q.agreement, q.similarity, q.answers, q.letter
 // Facts are the facts on which the answers to a question differ.
 type Facts []measure.Fact
 
-// Scan implements sql.Scanner for a column of JSON.
+// Scan implements sql.Scanner for a JSON column.
 func (f *Facts) Scan(column any) error { return scanList(column, f) }
 
 // ExpectedFacts are the facts of a standard answer that answers contradict.
 type ExpectedFacts []measure.ExpectedFact
 
-// Scan implements sql.Scanner for a column of JSON.
+// Scan implements sql.Scanner for a JSON column.
 func (f *ExpectedFacts) Scan(column any) error { return scanList(column, f) }
 
-// scanList reads a list of facts from a column of JSON, which may be null.
+// scanList reads a list of facts from a JSON column, which may be null.
 func scanList(column, list any) error {
 	if column == nil {
 		return nil // list stays unchanged, so each row must be scanned into a new one

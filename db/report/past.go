@@ -74,8 +74,8 @@ func (r Report) PastOfJudge(ctx context.Context, modelID uuid.UUID) (Past, error
 	return past, pg.Classify("read the usage of judges' calls", err)
 }
 
-// Measured returns the measure of the last successful test of a saved model or agent, unless the entry has
-// changed since.
+// Measured returns the latency and tokens measured by the last successful test of a saved model or agent; the zero
+// value if there is none, or the entry has changed since.
 func (r Report) Measured(ctx context.Context, libraryID uuid.UUID) (Past, error) {
 	const read = `
 		SELECT measured_ms AS latency_ms, measured_input_tokens AS input_tokens, measured_output_tokens AS output_tokens

@@ -76,8 +76,8 @@ func latencyEdges(low, high int) []int {
 	return edges
 }
 
-// countOutcomes counts in bars of whole seconds. Time starts with the launch's first call, so it does not include the
-// wait in the queue.
+// countOutcomes counts ended runs or rated answers in bars of equal width, in whole seconds. Time starts with the
+// launch's first call, so it does not include the wait in the queue.
 const countOutcomes = `
 	WITH launch AS (
 		SELECT id, started_at, finished_at
@@ -128,9 +128,9 @@ const countOutcomes = `
 	LEFT JOIN counts c USING (bar)
 	ORDER BY bar`
 
-// OutcomeBars returns, over time, how many runs of the task's newest launch ended or, if it only ran judges, how many
-// answers they rated: in at most maxBars bars of whole seconds, starting at its first call. It returns none if
-// nothing has ended.
+// OutcomeBars returns a histogram of when the runs of the task's newest launch ended or, if the launch only ran judges,
+// of when answers were rated: at most maxBars bars of equal width, in whole seconds since its first call. It returns
+// none if nothing has ended.
 func (m Monitor) OutcomeBars(ctx context.Context, taskID uuid.UUID) ([]Bar, error) {
 	var bars []Bar
 	err := m.db.SelectContext(ctx, &bars, countOutcomes, taskID, maxBars)

@@ -20,14 +20,14 @@ type Progress struct {
 	LaunchNumber int  `db:"launch_number"`
 	IsStopping   bool `db:"is_stopping"`
 	// Total is the number of runs that the task will have when it is complete. Completed counts runs that have ended,
-	// Failed the unsuccessful ones among them, Running runs whose unit is claimed by a worker, Queued runs that wait.
-	// Stopped runs only count in Total.
+	// Failed the unsuccessful ones among them, Running runs whose unit is claimed by a worker, and Queued runs that
+	// wait. Stopped runs are included only in Total.
 	Total     int `db:"total"`
 	Completed int `db:"completed"`
 	Failed    int `db:"failed"`
 	Running   int `db:"running"`
 	Queued    int `db:"queued"`
-	// JudgeTotal is the number of calls to judges, Judged how many of them have ended, JudgeFailed how many ended
+	// JudgeTotal is the number of calls to judges, Judged how many of them have ended, and JudgeFailed how many ended
 	// without a rating.
 	JudgeTotal  int `db:"judge_total"`
 	Judged      int `db:"judged"`
@@ -129,7 +129,7 @@ func (m Monitor) TaskProgress(ctx context.Context, taskID uuid.UUID) (progress P
 
 // ListenForChanges calls changed with the id of every task whose state changes, in any process, until ctx ends. It
 // calls changed with uuid.Nil when listening has begun and after every reconnect, because changes may have been
-// missed. url must lead to the server itself, not to a pooler.
+// missed. url must point to the server itself, not to a pooler.
 func ListenForChanges(ctx context.Context, url string, changed func(taskID uuid.UUID)) error {
 	return pg.Listen(ctx, url, db.ChangesChannel, func(payload string) {
 		id, _ := uuid.Parse(payload) // uuid.Nil if the payload is empty

@@ -28,7 +28,7 @@ func New(store *db.Store) Report { return Report{store.Pool()} }
 type Summary struct {
 	ID         int64  `db:"id"`
 	QuestionID string `db:"question_id"`
-	// Number is the item's number, 1-based in the order of pages.
+	// Number is the item's number, from 1, in the order of pages.
 	Number int `db:"number"`
 	// Series names the conversation that the item is a turn of; nil for a single question.
 	Series *string `db:"series"`
@@ -42,7 +42,7 @@ type Summary struct {
 	Planned int `db:"planned"`
 	// Failures is how many current runs did not succeed.
 	Failures int `db:"failures"`
-	// Judged is how many current runs have a verdict from every evaluator, Passes how many of those passed.
+	// Judged is how many current runs have a verdict from every evaluator, and Passes how many of those passed.
 	Judged int `db:"judged"`
 	Passes int `db:"passes"`
 	// Score is the mean of the runs' scores; nil if no run has a score.
@@ -69,13 +69,13 @@ type Summary struct {
 	// model gave no usable grouping.
 	Meanings *int `db:"meanings"`
 	IsUnsure bool `db:"is_unsure"`
-	// Risk orders items by urgency for a reader, least urgent first; nil while the item is not assessed.
+	// Risk orders items by urgency for a reader: the lower, the more urgent; nil while the item is not assessed.
 	Risk *float64 `db:"risk"`
 	// LatencyMS is the mean of the successful current runs, nil if there are none; Bytes is the length of the
 	// longest answer. Both are set only if measures are requested.
 	LatencyMS *float64 `db:"latency_ms"`
 	Bytes     int      `db:"bytes"`
-	// Matches reports whether the item matches the search text.
+	// Matches reports that the item matches the search text.
 	Matches bool `db:"matches"`
 	// IsAssessed reports that Level, Agreement and Letters are known; Answers is always known.
 	IsAssessed bool `db:"is_assessed"`
@@ -94,7 +94,7 @@ func (s Summary) IsSettled(confidence float64) bool {
 // IsUnstable reports whether the item got more than one answer.
 func (s Summary) IsUnstable() bool { return s.Answers > 1 }
 
-// Contradiction is what a question's answers contradict.
+// Contradiction says whether a question's answers contradict each other or the standard answer.
 type Contradiction string
 
 // OfFacts means that the answers have the level Facts: they contradict each other and are otherwise alike. OfAnswers
@@ -109,7 +109,7 @@ const (
 // Contradictions lists all values, in the order of reports.
 var Contradictions = []Contradiction{OfFacts, OfAnswers, OfStandard}
 
-// Contradicts returns what the item's answers contradict; empty if nothing.
+// Contradicts returns what the item's answers contradict; empty if they contradict nothing.
 func (s Summary) Contradicts() Contradiction {
 	switch {
 	case s.Level != nil && *s.Level == measure.Facts:
@@ -122,8 +122,8 @@ func (s Summary) Contradicts() Contradiction {
 	return ""
 }
 
-// Two sets of columns: data about an item's runs that is available without reading their rows, and data that is not.
-// The length of a text can be read without the text.
+// The columns about an item's runs: always, for tasks with evaluators, and on request. The length of a text can be read
+// without reading the text.
 const (
 	countRuns     = `count(*) AS runs, count(*) FILTER (WHERE status <> 'SUCCEEDED') AS failures`
 	countVerdicts = `, count(passed) FILTER (WHERE run_index <= runs_per_item) AS judged,
@@ -133,8 +133,8 @@ const (
 		max(octet_length(response_body)) AS bytes`
 )
 
-// summariseItems reads the summaries of a task's items with the available data about their runs, and searches them
-// for a text.
+// summariseItems returns the statement that reads the summaries of a task's items, with verdicts if isJudged and with
+// measures if withMeasures, and searches the items for a text with the operator like.
 func summariseItems(isJudged, withMeasures bool, like string) string {
 	known, measures := "", ""
 	if withMeasures {
@@ -191,7 +191,7 @@ func summariseItems(isJudged, withMeasures bool, like string) string {
 	ORDER BY i.sort_key`
 }
 
-// AsNumber returns the number of a question from a text that is one as people write it: 46, #46 or 第46题.
+// AsNumber parses the number of a question as people write it: 46, #46 or 第46题.
 func AsNumber(text string) (number int, isNumber bool) {
 	found := asNumber.FindStringSubmatch(text)
 	if found == nil {
@@ -206,8 +206,8 @@ var asNumber = regexp.MustCompile(`^(?:#|第)? ?([1-9][0-9]{0,5}) ?题?$`)
 // Summaries returns a summary of each of the task's items, in the order of pages and exports, based on the runs of
 // one variant, or of all variants if variant is 0. An item matches if its question_id, question, standard answer,
 // another of its columns or the beginning of one of its answers contains text, ignoring case, or if text is the id of
-// one of its runs in traces, or the item's number ("46", "#46", "第46题"). It returns ErrSearchTooSlow if that takes
-// longer than searchTime.
+// one of its runs in traces, or the item's number ("46", "#46", "第46题"). It returns ErrSearchTooSlow if the search
+// takes longer than searchTime.
 func (r Report) Summaries(ctx context.Context, task db.Task, variant int, text string,
 	withMeasures bool) ([]Summary, error) {
 	like := "ILIKE"
@@ -279,8 +279,8 @@ func (r Report) countAnswers(ctx context.Context, taskID uuid.UUID, summaries []
 	return nil
 }
 
-// searchedText is how many characters at the beginning of an answer are searched, searchTime the time limit of a
-// whole search.
+// searchedText is how many characters at the beginning of an answer are searched, and searchTime is the time limit for
+// a whole search.
 const (
 	searchedText = 20_000
 	searchTime   = 5 * time.Second
@@ -297,7 +297,7 @@ type Retry struct {
 	Total int `db:"total"`
 }
 
-// Retrying returns the items that the task's active launch runs again, by id.
+// Retrying returns the progress of the items that the task's active launch runs again, keyed by item id.
 func (r Report) Retrying(ctx context.Context, taskID uuid.UUID, itemIDs []int64) (map[int64]Retry, error) {
 	const read = `
 		SELECT i.id AS item_id, count(u.id) AS total,

@@ -71,8 +71,8 @@ func (r Report) EachWholeRun(ctx context.Context, runIDs []int64, yield func(db.
 	return pg.EachRow(ctx, r.db, "read runs", query, []any{pq.Int64Array(runIDs)}, yield)
 }
 
-// MeaningLetters returns, for each of the runs with these ids, a letter that is the same for all answers to its
-// question that say the same thing. Runs whose letter is unknown, and runs that were replaced, are left out.
+// MeaningLetters maps the ids of runs to letters: answers to a question that say the same thing have the same letter.
+// Runs whose letter is unknown, and runs that were replaced, are left out.
 func (r Report) MeaningLetters(ctx context.Context, runIDs []int64) (letters map[int64]*string, err error) {
 	const query = `
 		SELECT r.id, substr(q.meaning_letters, r.run_index, 1) AS letter

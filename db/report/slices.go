@@ -17,7 +17,7 @@ import (
 // Numbers holds the statistics of a task: of each variant as a whole, and for each value of a column.
 type Numbers struct {
 	Variants []VariantStatistics
-	// Levels and FactsDiffer count questions, and Passes are the statistics of the evaluators' verdicts, all by
+	// Levels and FactsDiffer count questions, and Passes holds the statistics of the evaluators' verdicts, all keyed by
 	// variant number; Passes is nil without evaluators.
 	Levels, FactsDiffer map[int]map[string]int
 	Passes              map[int]measure.Statistics
@@ -177,7 +177,7 @@ type collected struct {
 	ofRuns
 }
 
-// ofRuns holds numbers of runs, one list for each kind of number and all in the same order; -1 means unknown.
+// ofRuns holds numbers about runs, with a list for each kind of number, all in the same order; -1 means unknown.
 type ofRuns struct {
 	Items integers `db:"run_items"`
 	// Verdicts are 3 for a run that passed, 2 for one that did not, and 0 for one that was not judged; -1 for a run
@@ -281,8 +281,8 @@ type ComparedSlice struct {
 	measure.Comparison
 }
 
-// CompareBy returns the comparison of each value of a column of the second task's dataset, given by its 1-based
-// place. Values that occur only in questions missing from the first task are left out.
+// CompareBy splits a comparison by the values of a column of the second task's dataset; place is the column's position,
+// from 1. Values that occur only in questions missing from the first task are left out.
 func (r Report) CompareBy(ctx context.Context, second db.Task, place int,
 	c measure.Comparison) (compared []ComparedSlice, err error) {
 	values, err := r.Slices(ctx, second.ID, place)
@@ -302,8 +302,8 @@ func (r Report) CompareBy(ctx context.Context, second db.Task, place int,
 	return compared, nil
 }
 
-// NumbersBy returns the numbers of a task as a whole and for each value of a column, given by its 1-based place.
-// Default ratings of judges count if withDefaults is true.
+// NumbersBy returns the numbers of a task as a whole and for each value of a column; place is the column's position,
+// from 1. Default ratings of judges are included if withDefaults is true.
 func (r Report) NumbersBy(ctx context.Context, task db.Task, place int,
 	withDefaults bool) (numbers Numbers, err error) {
 	values, err := r.Slices(ctx, task.ID, place)
@@ -376,7 +376,7 @@ func (v *variantVerdicts) addErrors(errors []itemErrors, variant int) {
 	}
 }
 
-// clusters returns the clusters of the items of one slice.
+// clusters returns the clusters of the items of one slice, keyed by item id.
 func (s Slices) clusters(all map[int64]string, slice int) map[int64]string {
 	own := map[int64]string{}
 	for item, cluster := range all {
@@ -393,8 +393,8 @@ type itemErrors struct {
 	ItemID                    int64 `db:"item_id"`
 }
 
-// evaluationErrors returns the items that have evaluations with an error or a default rating, with their number of
-// each.
+// evaluationErrors returns the variants and items that have evaluations with an error or a default rating, and the
+// numbers of such evaluations.
 func (r Report) evaluationErrors(ctx context.Context, task db.Task) (errors []itemErrors, err error) {
 	const count = `
 		SELECT r.variant, r.item_id, count(*) AS errors, count(*) FILTER (WHERE e.is_default) AS defaults
@@ -409,8 +409,8 @@ func (r Report) evaluationErrors(ctx context.Context, task db.Task) (errors []it
 	return errors, pg.Classify("count the evaluations with errors", err)
 }
 
-// addQuestions adds what depends on questions as a whole: the number at each level, the number for each way in which
-// facts differ, and the interval of the agreement.
+// addQuestions adds the results that are computed from questions rather than runs: the number of questions at each
+// level and for each way in which facts differ, and the interval of the agreement.
 func (r Report) addQuestions(ctx context.Context, values Slices, clusters map[int64]string, numbers *Numbers) error {
 	const read = `
 		SELECT s.slice, q.variant, q.level, coalesce(q.facts_differ, '') AS facts_differ, count(*) AS count,

@@ -11,8 +11,8 @@ import (
 // ItemState is the progress of a question's runs.
 type ItemState string
 
-// The states of a question. A DONE or FAILED question has all its runs recorded, a FAILED one at least one run
-// without an answer; a RUNNING question has a call in progress; all others are WAITING.
+// The states of a question. All runs of a done or failed question are recorded; if it is failed, at least one has no
+// answer. A running question has a call in progress. All others are waiting.
 const (
 	ItemWaiting ItemState = "waiting"
 	ItemRunning ItemState = "running"
@@ -20,7 +20,7 @@ const (
 	ItemFailed  ItemState = "failed"
 )
 
-// ItemStates are all states, in the order in which questions pass through them.
+// ItemStates lists all states, in the order in which questions pass through them.
 var ItemStates = []ItemState{ItemWaiting, ItemRunning, ItemDone, ItemFailed}
 
 // itemStates begins a statement by defining "item": every question of the task $1 with its state, from the first
@@ -107,7 +107,7 @@ func (b Board) Counts() map[ItemState]int {
 	return counts
 }
 
-// Board returns the states of all questions of a task, by question number.
+// Board returns the states of all questions of a task.
 func (m Monitor) Board(ctx context.Context, task db.Task) (board Board, err error) {
 	const read = itemStates + `
 		SELECT coalesce(string_agg(left(state, 1), '' ORDER BY number), '') FROM item`
@@ -117,7 +117,7 @@ func (m Monitor) Board(ctx context.Context, task db.Task) (board Board, err erro
 
 // ItemProgress is the progress of one question.
 type ItemProgress struct {
-	// Number is 1-based in the order of pages.
+	// Number is the question's number, from 1, in the order of pages.
 	Number     int       `db:"number"`
 	QuestionID string    `db:"question_id"`
 	Question   string    `db:"question"`

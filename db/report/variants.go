@@ -65,8 +65,8 @@ type VariantStatistics struct {
 	Currency        *string `db:"currency" json:"currency" example:"USD"`
 	RunsWithCost    int     `db:"runs_with_cost" json:"runs_with_cost" doc:"Number of runs that cost sums up" example:"500"`
 
-	// Settled is how many questions are settled, SettledAfter how many are settled after each number of runs; nil
-	// unless the task is adaptive.
+	// Settled is how many questions are settled, and SettledAfter how many of these have each number of runs, keyed by
+	// that number; nil unless the task is adaptive.
 	Settled      *int        `db:"-" json:"settled,omitempty" doc:"Number of questions whose most common answer is settled; absent unless the task is adaptive" example:"97"`
 	SettledAfter map[int]int `db:"-" json:"settled_after,omitempty" doc:"Number of settled questions by the number of runs it took; absent unless the task is adaptive"`
 }
@@ -208,7 +208,7 @@ func (r Report) countSettled(ctx context.Context, taskID uuid.UUID, variants []V
 	})
 }
 
-// UnknownReasons returns why variants have no agreement, or no interval of it.
+// UnknownReasons returns the distinct reasons why variants have no agreement, or no interval for it.
 func UnknownReasons(variants []VariantStatistics,
 	interval func(variant int) measure.Interval) (reasons []measure.UnknownReason) {
 	for _, of := range variants {
@@ -235,7 +235,7 @@ func (v VariantStatistics) CostOfRun() float64 {
 	return cost / float64(v.RunsWithCost)
 }
 
-// ErrorCount is how often runs of each variant ended with an error, by variant number, and for how many questions.
+// ErrorCount counts the runs that ended with an error, keyed by variant number, and the questions that have such runs.
 type ErrorCount struct {
 	Code   string
 	Items  int
@@ -271,7 +271,7 @@ func (r Report) Errors(ctx context.Context, taskID uuid.UUID) (errors []ErrorCou
 	return errors, nil
 }
 
-// Levels returns the number of questions at each level, and the number for each way in which facts differ, by
+// Levels returns the number of questions at each level, and the number for each way in which facts differ, keyed by
 // variant number. Questions that are not assessed are not counted.
 func (r Report) Levels(ctx context.Context, taskID uuid.UUID) (levels, differ map[int]map[string]int, err error) {
 	const read = `

@@ -15,12 +15,12 @@ import (
 
 // variantVerdicts are the evaluators' verdicts on one variant.
 type variantVerdicts struct {
-	// questions holds the questions that have runs, by item id.
+	// questions holds the questions that have runs, keyed by item id.
 	questions map[int64]measure.Judged
-	// errors is the number of evaluations that ended with an error, defaults the number of these that have default
+	// errors is the number of evaluations that ended with an error, and defaults the number of these that have default
 	// ratings.
 	errors, defaults int
-	// ratings are the mean ratings of questions, by dimension.
+	// ratings holds the mean ratings of questions, keyed by dimension.
 	ratings map[string]*measure.Sample
 }
 
@@ -28,8 +28,8 @@ type variantVerdicts struct {
 // runs of every question. Additional runs of questions that are not settled would bias the numbers.
 const isCounted = `r.run_index <= (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)`
 
-// PassStatistics returns the statistics of the combined verdicts of all evaluators of a task, by variant number.
-// Default ratings of judges count only if withDefaults is true.
+// PassStatistics returns the statistics of the combined verdicts of all evaluators of a task, keyed by variant number.
+// Default ratings of judges are included only if withDefaults is true.
 func (r Report) PassStatistics(ctx context.Context, task db.Task,
 	withDefaults bool) (map[int]measure.Statistics, error) {
 	score := `r.score`
@@ -59,7 +59,8 @@ func (r Report) PassStatistics(ctx context.Context, task db.Task,
 	return summarised(task, verdicts, clusters), err
 }
 
-// PassStatisticsOf returns the statistics of one evaluator's verdicts; for a judge they include its ratings.
+// PassStatisticsOf returns the statistics of one evaluator's verdicts, keyed by variant number; for a judge, they
+// include its ratings.
 func (r Report) PassStatisticsOf(ctx context.Context, task db.Task, evaluator db.Evaluator,
 	withDefaults bool) (map[int]measure.Statistics, error) {
 	const read = `
@@ -82,7 +83,7 @@ func (r Report) PassStatisticsOf(ctx context.Context, task db.Task, evaluator db
 	return summarised(task, verdicts, clusters), err
 }
 
-// clusters returns the clusters of a task's dependent items, by item id; nil if all are independent.
+// clusters returns the clusters of a task's items, keyed by item id; nil if all items are independent.
 func (r Report) clusters(ctx context.Context, task db.Task) (map[int64]string, error) {
 	const read = `
 		SELECT i.id, ` + db.ClusterOf + ` AS cluster
@@ -106,7 +107,7 @@ func (r Report) clusters(ctx context.Context, task db.Task) (map[int64]string, e
 	return clusters, nil
 }
 
-// addRatings adds a judge's mean ratings of questions, by dimension.
+// addRatings adds a judge's mean ratings of questions to the verdicts, which are keyed by variant number.
 func (r Report) addRatings(
 	ctx context.Context, taskID uuid.UUID, evaluator int, withDefaults bool, clusters map[int64]string,
 	verdicts map[int]variantVerdicts,
@@ -194,8 +195,8 @@ func (r Report) verdicts(ctx context.Context, read string, arguments ...any) (ma
 	return verdicts, err
 }
 
-// Unpassed returns, by evaluator number, the items of a task with a run that did not pass the evaluator; variant 0
-// means any variant.
+// Unpassed returns the items of a task with a run that did not pass an evaluator, keyed by evaluator number and item
+// id; variant 0 means any variant.
 func (r Report) Unpassed(ctx context.Context, taskID uuid.UUID, variant int) (map[string]map[int64]bool, error) {
 	const read = `
 		SELECT DISTINCT e.evaluator, r.item_id
@@ -237,7 +238,7 @@ func (r Report) Unrated(ctx context.Context, taskID uuid.UUID, variant int) (map
 	return items, nil
 }
 
-// PassShares returns the share of judged runs that passed, by item and variant; pairs without judged runs are
+// PassShares returns the share of judged runs that passed, keyed by item id and variant; pairs without judged runs are
 // missing.
 func (r Report) PassShares(ctx context.Context, itemIDs []int64) (map[int64]map[int]float64, error) {
 	const read = `

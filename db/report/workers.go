@@ -48,7 +48,7 @@ func (m Monitor) Workers(ctx context.Context) ([]Worker, error) {
 	return workers, pg.Classify("list the workers", err)
 }
 
-// RefusedProcess is a process that refused to start, because its secret key is not the database's.
+// RefusedProcess is a process that refused to start because its secret key differs from the database's.
 type RefusedProcess struct {
 	Host string `db:"host"`
 	// Command is "serve", "worker" or "up".
