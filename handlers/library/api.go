@@ -25,7 +25,7 @@ import (
 	"wending/views/paths"
 )
 
-// EntryHead holds the fields that all entries of the library have.
+// EntryHead holds the fields that all kinds of entries have.
 type EntryHead struct {
 	ID         uuid.UUID    `json:"id"`
 	Name       string       `json:"name" doc:"Unique among the entries of its kind that are not archived" example:"GPT-4.1"`
@@ -38,7 +38,7 @@ func headOf(e entries.Entry) EntryHead {
 	return EntryHead{e.ID, e.Name, rest.Moment(e.CreatedAt), rest.Moment(e.UpdatedAt), rest.MomentOf(e.ArchivedAt)}
 }
 
-// Provider is an account through which models are called. Its secrets are never returned.
+// Provider is an account through which models are called. Its key and the values of its headers are never returned.
 type Provider struct {
 	EntryHead
 	Protocol    string   `json:"protocol" values:"model protocols"`
@@ -49,7 +49,7 @@ type Provider struct {
 	RetryOn     []string `json:"retry_on" doc:"Failures after which a call is retried: timeout, network, 429, 5xx"`
 }
 
-// Model is a model of a provider.
+// Model is a saved model, with its provider.
 type Model struct {
 	EntryHead
 	ProviderID uuid.UUID       `json:"provider_id"`
@@ -59,7 +59,7 @@ type Model struct {
 	LastTest
 }
 
-// Prices are the prices of a target's tokens.
+// Prices are the prices of a model's or agent's tokens.
 type Prices struct {
 	InputPrice  *string `json:"input_price" doc:"Price per million input tokens, a decimal number; null if unknown" example:"2.5"`
 	OutputPrice *string `json:"output_price" doc:"Price per million output tokens, a decimal number; null if unknown" example:"10"`
@@ -82,7 +82,7 @@ type Agent struct {
 	LastTest
 }
 
-// LastTest is the outcome of a target's last test.
+// LastTest is the outcome of the last test of a model, an agent or a channel.
 type LastTest struct {
 	TestedAt *rest.Moment `json:"tested_at"`
 	TestCode *string      `json:"test_error_code" doc:"Error code of the last test; null if it succeeded or there was none"`
@@ -171,7 +171,7 @@ func (e *endpoints) viewModel(row entries.Model) (Model, error) {
 		Prices{row.InputPrice, row.OutputPrice, row.Currency}, lastTest(row.Test)}, err
 }
 
-// nullable returns JSON for a response, with null for a missing value.
+// nullable returns text for a JSON response: null if it is nil.
 func nullable(text json.RawMessage) json.RawMessage {
 	if text == nil {
 		return json.RawMessage("null")
@@ -200,14 +200,14 @@ func (e *endpoints) viewEvaluator(row entries.Evaluator) (Evaluator, error) {
 	return Evaluator{headOf(row.Entry), row.Version, evaluate.Kind(row.Rule), row.Config}, nil
 }
 
-// EntryPath is the id of an entry in a path.
+// EntryPath is the path parameter with an entry's id.
 type EntryPath struct {
 	ID string `path:"id" doc:"Id of the entry" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
 }
 
 func (p EntryPath) id() (uuid.UUID, error) { return request.ID(p.ID, entries.KindEntry) }
 
-// find returns the entry that a path names.
+// find returns the id in a path and the entry that has it.
 func find[T any](ctx context.Context, path EntryPath, kind entries.Kind[T]) (id uuid.UUID, row T, err error) {
 	if id, err = path.id(); err != nil {
 		return id, row, err
@@ -238,23 +238,23 @@ type entryFormInput struct {
 	rest.FormInput
 }
 
-// resource describes one kind of entry for the API.
+// resource describes the endpoints of one kind of entry.
 type resource[T, B any] struct {
-	// name is the name of the collection, and singular is the name of one entry.
+	// name is the plural, which is part of the path; singular is the name of one entry.
 	name, singular string
 	kind           entries.Kind[T]
 	view           func(T) (B, error)
-	// save stores the values of a form in the entry row, or in a new entry if row is nil.
+	// save stores the values of a form in row, or in a new entry if row is nil, and returns the entry's id.
 	save   func(ctx context.Context, row *T, form *form.Upload) (uuid.UUID, []form.FieldFault, error)
 	remove func(ctx context.Context, scope db.Scope, id uuid.UUID) error
 	body   *huma.RequestBody
-	// faults are the error codes of creating an entry, in addition to those of all kinds.
+	// faults are the error codes of creating an entry of this kind, in addition to those that all kinds have.
 	faults []string
 }
 
 func (r resource[T, B]) path() string { return paths.API + "/" + r.name }
 
-// article returns the indefinite article of the singular name.
+// article returns the indefinite article that belongs before the singular name.
 func (r resource[T, B]) article() string {
 	if strings.ContainsRune("aeiou", rune(r.singular[0])) {
 		return "an"
@@ -262,7 +262,7 @@ func (r resource[T, B]) article() string {
 	return "a"
 }
 
-// register adds the endpoints that all kinds have.
+// register registers the endpoints that all kinds have.
 func (r resource[T, B]) register(api huma.API, failed rest.Failed) {
 	rest.Register(api, failed, rest.Endpoint{
 		Method: http.MethodGet, Path: r.path(), ID: "list-" + r.name, Tag: "library",
@@ -344,7 +344,7 @@ func (r resource[T, B]) delete(ctx context.Context, input *entryInput) (*struct{
 	return nil, r.remove(ctx, request.ScopeOf(ctx), id)
 }
 
-// store saves an entry and returns it.
+// store saves an entry and returns it as a response.
 func (r resource[T, B]) store(ctx context.Context, row *T, submitted *form.Upload) (*entryOutput[B], error) {
 	id, faults, err := r.save(ctx, row, submitted)
 	if err := form.Refusal(faults, err); err != nil {
@@ -353,7 +353,7 @@ func (r resource[T, B]) store(ctx context.Context, row *T, submitted *form.Uploa
 	return r.get(ctx, &entryInput{EntryPath{id.String()}})
 }
 
-// providerFields are the fields of a provider.
+// providerFields describes the fields of a form for a provider.
 type providerFields struct {
 	Name      string            `json:"name" maxLength:"64" example:"OpenAI"`
 	Protocol  string            `json:"protocol" values:"model protocols"`
@@ -372,7 +372,7 @@ type modelFields struct {
 	PriceFields
 }
 
-// PriceFields are the submitted prices of a target's tokens.
+// PriceFields describes the fields for the prices of a target's tokens.
 type PriceFields struct {
 	InputPrice  string `json:"input_price,omitempty" doc:"Price per million input tokens, a decimal number" example:"2.5"`
 	OutputPrice string `json:"output_price,omitempty" doc:"Price per million output tokens, a decimal number" example:"10"`
@@ -449,7 +449,7 @@ type endpoints struct {
 	saver form.Saver
 }
 
-// Enums lists the types in these endpoints whose values come from a fixed list.
+// Enums returns the enumerations whose values appear in these endpoints.
 func Enums() []rest.Enum {
 	return []rest.Enum{
 		rest.EnumOf(entries.FiringOutcomes), rest.EnumOf(entries.Follows), rest.EnumOf(notify.Kinds),
@@ -458,7 +458,7 @@ func Enums() []rest.Enum {
 	}
 }
 
-// RegisterAPI adds the endpoints: to the API stream those that send a file, to the API whole all others.
+// RegisterAPI registers the endpoints: those that send a file on the API stream, all others on the API whole.
 func RegisterAPI(whole, stream huma.API, config Config) {
 	e := &endpoints{config, form.Saver{Library: config.Library, Check: config.Check}}
 	e.registerEntries(whole)
@@ -514,7 +514,7 @@ func (e *endpoints) registerEntries(api huma.API) {
 	}.register(api, e.Failed)
 }
 
-// pageOf returns a page of a list with total rows.
+// pageOf returns a page of a list that has total rows, with each row converted by view.
 func pageOf[T, B any](page db.Page, rows []T, total int, view func(T) B) *entriesOutput[B] {
 	output := &entriesOutput[B]{}
 	output.Body.Items, output.Body.Pagination = []B{}, rest.NewPagination(page, total)

@@ -19,7 +19,7 @@ import (
 	"wending/views/paths"
 )
 
-// Channel is an address at which people and programs are notified about tasks. Its secrets are never returned.
+// Channel is an address to which messages about tasks are sent. Its secrets are never returned.
 type Channel struct {
 	EntryHead
 	Kind      notify.Kind `json:"kind"`
@@ -56,7 +56,7 @@ type channelFields struct {
 	IsDefault bool        `json:"is_default,omitempty"`
 }
 
-// Delivery is a message that was or will be sent to a channel.
+// Delivery is a message that was sent, or is to be sent, to a channel.
 type Delivery struct {
 	ID             int64        `json:"id" example:"17"`
 	WebhookID      string       `json:"webhook_id" doc:"Id of the message; the same for every attempt" example:"msg_6f0d3c1e2b7a4c559a600f4b8f6a1d21"`
@@ -107,7 +107,7 @@ type deliveryInput struct {
 	Delivery string `path:"delivery_id" doc:"Id of the delivery" example:"17"`
 }
 
-// registerChannels adds the endpoints that only channels have.
+// registerChannels registers the endpoints that only channels have.
 func (e *endpoints) registerChannels(api huma.API) {
 	path := paths.API + "/channels/{id}"
 	rest.Register(api, e.Failed, rest.Endpoint{

@@ -20,7 +20,7 @@ import (
 
 type verdictOutput struct{ Body export.Evaluation }
 
-// registerEvaluators adds the endpoints that only evaluators have.
+// registerEvaluators registers the endpoints that only evaluators have.
 func (e *endpoints) registerEvaluators(api huma.API) {
 	path := paths.API + "/evaluators"
 	rest.Register(api, e.Failed, rest.Endpoint{
@@ -49,14 +49,14 @@ func (e *endpoints) registerEvaluators(api huma.API) {
 	e.registerTuning(api, path)
 }
 
-// VersionRecord compares a version of an evaluator with people.
+// VersionRecord compares a version of an evaluator with people, on the answers that both have judged.
 type VersionRecord struct {
 	Version int          `json:"version" example:"2"`
 	People  review.Fit   `json:"people" doc:"The version's verdicts beside people's on the same answers"`
 	Tasks   []TaskRecord `json:"tasks" nullable:"false" doc:"The tasks that these answers belong to, newest first"`
 }
 
-// TaskRecord counts a task's answers by the verdicts of an evaluator and of people.
+// TaskRecord contains the numbers of a task's answers by the verdicts of an evaluator and of people.
 type TaskRecord struct {
 	TaskID    uuid.UUID        `json:"task_id"`
 	TaskName  string           `json:"task_name" example:"周报助手 v1.2"`
@@ -140,10 +140,10 @@ func (e *endpoints) getEvaluatorVersion(ctx context.Context,
 	return &entryOutput[EvaluatorVersion]{newEvaluatorVersion(version)}, err
 }
 
-// maxJudged is how many characters of an answer are judged when an evaluator is tried out.
+// maxJudged is the maximum length of an answer, in bytes, on which an evaluator can be tried.
 const maxJudged = 1 << 20
 
-// subjectOf returns the subject to be judged: the answer, variables and figures in a form.
+// subjectOf returns what an evaluator is tried on: the answer, variables, latency and tokens in a form.
 func subjectOf(submitted *form.Upload) (subject evaluate.Subject, err error) {
 	if subject.Values, err = variablesOf(submitted); err != nil {
 		return subject, err
@@ -167,7 +167,7 @@ func subjectOf(submitted *form.Upload) (subject evaluate.Subject, err error) {
 	return subject, nil
 }
 
-// newVerdict returns the verdict of a rule that is tried out.
+// newVerdict returns the verdict of a rule, other than a judge, that was tried.
 func newVerdict(locale text.Locale, kind evaluate.Kind, v evaluate.Verdict) export.Evaluation {
 	e := export.Evaluation{Kind: string(kind), Status: string(v.Status), Score: v.Score, Passed: v.Passed,
 		Reason: locale.Reason(v.Reason)}
@@ -178,7 +178,7 @@ func newVerdict(locale text.Locale, kind evaluate.Kind, v evaluate.Verdict) expo
 	return e
 }
 
-// newRating returns the result of trying out a judge.
+// newRating returns the verdict of a judge that was tried.
 func newRating(locale text.Locale, tried library.TriedJudge) export.Evaluation {
 	latency := int(tried.Latency.Milliseconds())
 	e := export.Evaluation{

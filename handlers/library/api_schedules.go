@@ -20,21 +20,21 @@ import (
 	"wending/views/paths"
 )
 
-// Schedule is a task that is copied and run at the times of a cron expression.
+// Schedule says which task is copied and run, and at what times.
 type Schedule struct {
 	EntryHead
 	TaskID    *uuid.UUID `json:"task_id" doc:"Id of the task that is copied; null if it was deleted, in which case nothing is started"`
 	Cron      string     `json:"cron" doc:"Cron expression of five fields: minute, hour, day of the month, month, day of the week" example:"0 2 * * *"`
 	Timezone  string     `json:"timezone" doc:"IANA time zone of the cron expression" example:"Asia/Shanghai"`
 	IsEnabled bool       `json:"is_enabled"`
-	// Follow decides what a firing takes from the library.
+	// Follow says which parts of a copy come from the library's current state.
 	Follow   entries.Follow `json:"follow" doc:"latest: each firing takes credentials and the newest versions of prompts, evaluators and the dataset from the library, except a version that was not the newest when the task was created; frozen: each firing copies the task as it was created"`
 	Channels *[]string      `json:"channels" doc:"Ids of the channels for the copies; null means the task's own"`
 	Alert    *Alert         `json:"alert,omitempty" doc:"Absent if no metric is watched"`
 	NextAt   *rest.Moment   `json:"next_at" doc:"When the schedule fires next; null if it is not enabled"`
 }
 
-// Alert is the metric that a schedule watches.
+// Alert says when the metric that a schedule watches raises an alert.
 type Alert struct {
 	Metric  measure.Metric `json:"metric"`
 	Below   *float64       `json:"below,omitempty" doc:"Alert if the metric falls below this limit, 0–1; only for agreement, pass_rate and success_rate" example:"0.8"`
@@ -69,7 +69,7 @@ type scheduleFields struct {
 	Alert     *Alert         `json:"alert,omitempty" null:"true" doc:"null if no metric is to be watched"`
 }
 
-// ScheduledTask is a copy that a schedule made.
+// ScheduledTask is a copy of the task that a firing of a schedule created.
 type ScheduledTask struct {
 	TaskID      uuid.UUID               `json:"task_id"`
 	TaskName    string                  `json:"task_name" example:"每晚回归 2026-11-22 02:00"`
@@ -80,15 +80,15 @@ type ScheduledTask struct {
 	CompletedAt *rest.Moment            `json:"completed_at"`
 	Statistics  *db.TaskStatistics      `json:"statistics,omitempty" doc:"Absent while the copy runs"`
 	Variants    []measure.VariantPoints `json:"variants" doc:"The points of the trend, one per variant; empty while the copy runs"`
-	// Drifts are the metrics whose level has changed.
+	// Drifts are the metrics that drifted out of their limits at this firing.
 	Drifts []measure.Drift `json:"drifts" nullable:"false" doc:"The metrics whose moving average left its limits at this firing; a change is listed (and announced) once, until the average has been back within its limits"`
-	// ConfigurationChanges are the differences between what this copy and the previous one use.
+	// ConfigurationChanges are the differences between the configurations of this copy and the previous one.
 	ConfigurationChanges []measure.ConfigurationChange `json:"configuration_changes" nullable:"false" doc:"What changed since the previous firing in what is asked, which agents are asked, and how answers are judged"`
-	// FactsChanged lists the questions whose facts changed since the previous firing.
+	// FactsChanged lists the questions whose most common answer contradicts that of the previous firing.
 	FactsChanged *measure.FactChanges `json:"facts_changed" doc:"The questions whose most common answer contradicts the previous firing's on a fact; null while the copy runs and for the first firing"`
 }
 
-// Firing is the outcome of a planned time.
+// Firing says what happened at a planned time of a schedule.
 type Firing struct {
 	PlannedAt rest.Moment           `json:"planned_at"`
 	FiredAt   rest.Moment           `json:"fired_at"`
@@ -109,14 +109,14 @@ type changesInput struct {
 	At    string `query:"at" doc:"Task of the other firing; absent means the newest one with results"`
 }
 
-// ComparedFiring is a firing that is compared with another one.
+// ComparedFiring identifies one of two firings that are compared.
 type ComparedFiring struct {
 	TaskID    uuid.UUID   `json:"task_id" doc:"Id of the task that the firing made"`
 	TaskName  string      `json:"task_name" doc:"Name of that task" example:"每晚回归 2026-11-22 02:00"`
 	PlannedAt rest.Moment `json:"planned_at" doc:"Planned time of the firing"`
 }
 
-// ScheduleChange is a question that changed beyond chance between two firings.
+// ScheduleChange is a question that changed by more than chance between two firings.
 type ScheduleChange struct {
 	Number     int      `json:"number" doc:"Number of the question in the later task, from 1" example:"12"`
 	QuestionID string   `json:"question_id" doc:"Id of the question" example:"q-12"`
@@ -137,10 +137,10 @@ type changesOutput struct {
 	}
 }
 
-// changesWithin limits the time for comparing the facts of two firings.
+// changesWithin is the maximum time for comparing the facts of two firings.
 const changesWithin = 20 * time.Second
 
-// listChanges compares two firings.
+// listChanges returns the questions that changed between two firings.
 func (e *endpoints) listChanges(ctx context.Context, input *changesInput) (*changesOutput, error) {
 	id, _, err := find(ctx, input.EntryPath, e.Library.Entries.Schedules)
 	if err != nil {
@@ -182,7 +182,7 @@ func (e *endpoints) listChanges(ctx context.Context, input *changesInput) (*chan
 	return output, nil
 }
 
-// newScheduledTask describes the task that a firing created.
+// newScheduledTask returns the task that a firing created, with the summary that was stored for it.
 func newScheduledTask(task db.Task, firing entries.Firing) (ScheduledTask, error) {
 	one := ScheduledTask{
 		TaskID: task.ID, TaskName: task.Name, Status: task.Status, PlannedAt: rest.Moment(firing.PlannedAt),
@@ -203,7 +203,7 @@ func newScheduledTask(task db.Task, firing entries.Firing) (ScheduledTask, error
 	return one, nil
 }
 
-// registerSchedules adds the endpoints that only schedules have.
+// registerSchedules registers the endpoints that only schedules have.
 func (e *endpoints) registerSchedules(api huma.API) {
 	saved := e.Library.Entries.Schedules
 	path := paths.API + "/schedules/{id}"
@@ -225,7 +225,7 @@ func (e *endpoints) registerSchedules(api huma.API) {
 		output.Body.Items, output.Body.Pagination = []ScheduledTask{}, rest.NewPagination(input.Window(), total)
 		for _, firing := range firings {
 			task, err := store.Task(ctx, request.ScopeOf(ctx), *firing.TaskID)
-			if errors.Is(err, db.ErrNotFound) { // the schedule was deleted a moment ago
+			if errors.Is(err, db.ErrNotFound) { // the task was deleted a moment ago
 				continue
 			}
 			if err != nil {

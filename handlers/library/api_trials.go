@@ -77,7 +77,7 @@ type previewOutput struct {
 	}
 }
 
-// registerTrials adds the endpoints that try out targets and evaluators.
+// registerTrials registers the endpoints that try models, agents and prompts.
 func (e *endpoints) registerTrials(api huma.API) {
 	schemas := api.OpenAPI().Components.Schemas
 	const describe = "The response is 200 even if the call fails; `error_code` then holds the reason."
@@ -144,7 +144,7 @@ func (e *endpoints) previewPrompt(_ context.Context, input *rest.FormInput) (*pr
 	return output, nil
 }
 
-// variablesOf returns the variables in a form, by name.
+// variablesOf returns the variables in a form's field variables, a JSON object, by name.
 func variablesOf(submitted *form.Upload) (map[string]string, error) {
 	values := map[string]string{}
 	text := submitted.Value("variables")
@@ -165,7 +165,7 @@ func variablesOf(submitted *form.Upload) (map[string]string, error) {
 	return values, nil
 }
 
-// try finds an entry and sends it a question.
+// try sends the entry in the path the question in the form, with ask, and returns the outcome.
 func try[T any](
 	ctx context.Context, input *entryFormInput, kind entries.Kind[T],
 	ask func(context.Context, db.Scope, T, string) (library.Tested, error),

@@ -21,14 +21,14 @@ import (
 	"wending/views/paths"
 )
 
-// VersionPath has the id of an entry and the number of a version in a path.
+// VersionPath holds the path parameters with an entry's id and the number of a version.
 type VersionPath struct {
 	EntryPath
 	Number string `path:"number" doc:"Number of the version" example:"1"`
 }
 
-// read parses the entry's id and the version's number; a text that is not a valid id or number counts as a missing
-// entry (NotFoundError).
+// read parses the entry's id and the version's number. If one of them is invalid, the error says that the entry does
+// not exist.
 func (p VersionPath) read() (id uuid.UUID, number int, err error) {
 	if id, err = p.id(); err != nil {
 		return id, 0, err
@@ -52,7 +52,7 @@ type rowsInput struct {
 	rest.PageQuery
 }
 
-// DatasetRow is a row of a dataset.
+// DatasetRow is a question of a dataset, with the number of its row.
 type DatasetRow struct {
 	Row            int               `json:"row" doc:"Row number as shown in a spreadsheet" example:"2"`
 	QuestionID     string            `json:"question_id"`
@@ -63,7 +63,7 @@ type DatasetRow struct {
 	Variables      map[string]string `json:"variables" doc:"Values of the dataset's other columns, by column name"`
 }
 
-// registerVersions adds the endpoints of versions of prompts and datasets.
+// registerVersions registers the endpoints for versions of prompts and datasets.
 func (e *endpoints) registerVersions(api huma.API) {
 	schemas := api.OpenAPI().Components.Schemas
 	promptsPath, datasetsPath := paths.API+"/prompts/{id}/versions", paths.API+"/datasets/{id}/versions"
@@ -107,7 +107,7 @@ func (e *endpoints) registerVersions(api huma.API) {
 	}, e.listDatasetRows)
 }
 
-// registerFiles adds the endpoint of datasets' files.
+// registerFiles registers the download of a dataset's file.
 func (e *endpoints) registerFiles(api huma.API) {
 	rest.Register(api, e.Failed, rest.Endpoint{
 		Method: http.MethodGet, Path: paths.API + "/datasets/{id}/versions/{number}/file", ID: "get-dataset-file",

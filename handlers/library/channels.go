@@ -40,7 +40,7 @@ func (h *handler) channels() kind[entries.Channel] {
 	}
 }
 
-// fillChannel shows a channel, or the fields of the kind that the query names.
+// fillChannel fills the form with a channel or, for a new one, with the defaults for the kind in the query.
 func (h *handler) fillChannel(c echo.Context, view *saved.Form, row *entries.Channel) error {
 	ctx := c.Request().Context()
 	view.HasMail = h.Library.Sender.HasMail()
@@ -78,7 +78,7 @@ func (h *handler) fillChannel(c echo.Context, view *saved.Form, row *entries.Cha
 	return nil
 }
 
-// testChannel sends a saved channel a test message.
+// testChannel sends a test message to a saved channel.
 func (h *handler) testChannel(c echo.Context) error {
 	ctx, l := c.Request().Context(), pages.Locale(c)
 	row, err := h.channels().named(c, c.Param("id"))
@@ -101,7 +101,8 @@ func (h *handler) testChannel(c echo.Context) error {
 	return pages.Done(c, path, "tested")
 }
 
-// sendAgain makes a delivery due now, and returns to the page of the channel, or of the task named in the form.
+// sendAgain makes a delivery due now, and redirects to the page of the task named in the form or, without one, of the
+// channel.
 func (h *handler) sendAgain(c echo.Context) error {
 	row, err := h.channels().named(c, c.Param("id"))
 	if err != nil {

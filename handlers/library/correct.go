@@ -20,7 +20,7 @@ type correctionFields struct {
 	Note           string `json:"note,omitempty" doc:"What the version is for"`
 }
 
-// registerCorrections adds the endpoint that corrects a standard answer.
+// registerCorrections registers the endpoint that corrects a standard answer.
 func (e *endpoints) registerCorrections(api huma.API, path string) {
 	rest.Register(api, e.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/answers", ID: "correct-standard-answer", Tag: "library",

@@ -38,11 +38,11 @@ func (h *handler) evaluators() kind[entries.Evaluator] {
 	}
 }
 
-// tasksShown is how many finished tasks are listed for trying an evaluator; of a schedule's copies only the newest
-// is listed. A search finds all others.
+// tasksShown is the maximum number of finished tasks that are offered for trying an evaluator. Of a schedule's copies
+// only the newest is offered; a search finds the others.
 const tasksShown = 100
 
-// fillEvaluator shows the newest version of an evaluator, or the fields of the kind that the query names.
+// fillEvaluator fills the form with the newest version of an evaluator, or with the fields of the kind in the query.
 func (h *handler) fillEvaluator(c echo.Context, view *saved.Form, row *entries.Evaluator) error {
 	ctx := c.Request().Context()
 	values := map[string]string{"kind": c.QueryParam("kind")}
@@ -89,7 +89,7 @@ func (h *handler) fillEvaluator(c echo.Context, view *saved.Form, row *entries.E
 	return nil
 }
 
-// fillJudge offers the saved models, and the default prompt and dimensions of a judge.
+// fillJudge fills the form with the saved models, and with the default prompt and dimensions of a judge.
 func (h *handler) fillJudge(c echo.Context, view *saved.Form) error {
 	models, _, err := h.Library.Entries.Models.List(c.Request().Context(), request.ScopeOf(c.Request().Context()),
 		entries.Filter{}, db.Page{Number: 1, Size: modelsShown})
@@ -106,10 +106,11 @@ func (h *handler) fillJudge(c echo.Context, view *saved.Form) error {
 	return nil
 }
 
-// modelsShown is how many models are offered for a judge.
+// modelsShown is the maximum number of models that are offered for a judge.
 const modelsShown = 200
 
-// tryEvaluator judges answers by the rule in a form.
+// tryEvaluator judges answers with the evaluator in a form, and shows its verdicts: on a task's answers, on answers
+// that people have judged, or on an answer that was typed.
 func (h *handler) tryEvaluator(c echo.Context) error {
 	ctx, k := c.Request().Context(), h.evaluators()
 	submitted, err := h.read(c, "", nil)
@@ -171,7 +172,7 @@ func (h *handler) tryEvaluator(c echo.Context) error {
 	return h.render(c, http.StatusOK, view)
 }
 
-// findTasks offers the tasks whose names contain the search text of a form.
+// findTasks shows the form of an evaluator with the tasks whose names contain the search text.
 func (h *handler) findTasks(c echo.Context, k kind[entries.Evaluator], submitted *form.Upload) error {
 	row, err := k.submittedRow(c, submitted)
 	if err != nil {
@@ -187,16 +188,18 @@ func (h *handler) findTasks(c echo.Context, k kind[entries.Evaluator], submitted
 	return h.render(c, http.StatusOK, view)
 }
 
-// Limits of trying a rule on a task: the number of questions, the number of answers, and the characters read of each.
+// The maximum number of questions and answers of a task on which an evaluator is tried, and the maximum number of
+// characters that are read of each answer.
 const (
 	triedQuestions = 10
 	triedAnswers   = 30
 	triedText      = 20_000
-	// triedByJudge is how many answers a judge is tried on; each takes a call.
+	// triedByJudge is the maximum number of answers on which a judge is tried, because each takes a call.
 	triedByJudge = 3
 )
 
-// tuneOnPage compares the evaluator in a form with its saved version, on answers that people have judged.
+// tuneOnPage compares the evaluator in a form with its saved version, on at most size answers that people have judged,
+// and stores the result in tried.
 func (h *handler) tuneOnPage(c echo.Context, submitted *form.Upload, size int, ask asking, tried *saved.Tried) {
 	id, err := request.ID(submitted.Value("id"), entries.KindEntry)
 	var t tuned
@@ -213,7 +216,8 @@ func (h *handler) tuneOnPage(c echo.Context, submitted *form.Upload, size int, a
 	}
 }
 
-// askJudge has the judge in a form rate an answer, once or as often as it votes.
+// askJudge has the judge in a form rate an answer: once or, if withVotes is set, as many times as it is configured to
+// vote.
 func askJudge(ctx context.Context, service *library.Service, config json.RawMessage, subject evaluate.Subject,
 	withVotes bool) (evaluate.Verdict, error) {
 	values := maps.Clone(subject.Values)
@@ -232,7 +236,8 @@ func askJudge(ctx context.Context, service *library.Service, config json.RawMess
 	return verdict, err
 }
 
-// tryOnTask judges the answers to the first few questions of a task.
+// tryOnTask judges the answers to the first few questions of a task, whose id is text. It returns the verdicts and the
+// number of these questions.
 func (h *handler) tryOnTask(
 	ctx context.Context, ask asking, isJudge bool, text string,
 ) (rows []saved.TriedRow, questions int, err error) {

@@ -33,10 +33,10 @@ import (
 type Config struct {
 	Library *library.Service
 	Check   form.Check
-	// Questions and Keeper are needed by pages only.
+	// Questions and Keeper are used only by pages.
 	Questions pages.Questions
 	Keeper    form.Keeper
-	// HasDemo reports that the demo's models can be compared.
+	// HasDemo reports that the demo's models are available for a comparison.
 	HasDemo bool
 	Version string
 	// Failed logs and reports an internal error.
@@ -48,10 +48,10 @@ type handler struct {
 	saver form.Saver
 }
 
-// usesShown is how many of an entry's uses are listed on its page.
+// usesShown is the maximum number of an entry's uses that its page lists.
 const usesShown = 10
 
-// RegisterPages adds the routes: pages to compressed, files to plain.
+// RegisterPages registers the pages in the group compressed, and the downloads in the group plain.
 func RegisterPages(compressed, plain *echo.Group, config Config) {
 	h := &handler{config, form.Saver{Library: config.Library, Check: config.Check}}
 	stored := h.Library.Entries
@@ -86,20 +86,20 @@ func RegisterPages(compressed, plain *echo.Group, config Config) {
 	plain.GET("/library/datasets/:id/versions/:number/file", h.downloadVersion)
 }
 
-// kind describes one kind of entry for the pages.
+// kind describes the pages of one kind of entry.
 type kind[T any] struct {
 	kind  saved.Kind
 	rows  entries.Kind[T]
 	entry func(T) entries.Entry
-	// cells returns an entry's cells in a list, in the columns of its kind.
+	// cells returns an entry's cells in a list, for the columns that its kind has.
 	cells func(c echo.Context, row T) []saved.Cell
-	// fill adds to the form the values of the entry row (nil for a new entry) and the choices that the library offers. It
-	// does not overwrite typed values.
+	// fill adds the values of row (nil for a new entry) and the choices that the library offers to the form. It does not
+	// overwrite typed values.
 	fill func(c echo.Context, f *saved.Form, row *T) error
-	// save stores the values of a form in the entry row, or in a new entry if row is nil.
+	// save stores the values of a form in row, or in a new entry if row is nil, and returns the entry's id.
 	save   func(ctx context.Context, row *T, f *form.Upload) (uuid.UUID, []form.FieldFault, error)
 	remove func(ctx context.Context, scope db.Scope, id uuid.UUID) error
-	// secrets are the fields that are never shown; address is the field with the address to which they are sent.
+	// secrets are the fields that pages never show; address is the field with the address to which they are sent.
 	secrets []string
 	address string
 }
@@ -141,7 +141,7 @@ func (k kind[T]) register(group *echo.Group, h *handler) {
 	}))
 }
 
-// named returns the entry with an id.
+// named returns the entry with the id in text.
 func (k kind[T]) named(c echo.Context, text string) (*T, error) {
 	id, err := request.ID(text, entries.KindEntry)
 	if err != nil {
@@ -151,7 +151,7 @@ func (k kind[T]) named(c echo.Context, text string) (*T, error) {
 	return &row, err
 }
 
-// removing returns the Remove function of a kind whose entries consist only of their rows.
+// removing returns the remove function of a kind whose entries have no files or other data besides their rows.
 func removing[T any](rows entries.Kind[T]) func(context.Context, db.Scope, uuid.UUID) error {
 	return func(ctx context.Context, scope db.Scope, id uuid.UUID) error {
 		_, err := rows.Remove(ctx, scope, id)
@@ -159,7 +159,7 @@ func removing[T any](rows entries.Kind[T]) func(context.Context, db.Scope, uuid.
 	}
 }
 
-// list shows one page of a kind's entries.
+// list shows a page of the list of entries.
 func (k kind[T]) list(c echo.Context, h *handler) error {
 	ctx := c.Request().Context()
 	window, err := pages.Window(c)
@@ -212,7 +212,7 @@ func (k kind[T]) list(c echo.Context, h *handler) error {
 	return pages.Render(c, http.StatusOK, saved.ListPage(frame, list))
 }
 
-// read reads a submitted form and opens the secrets that it carries.
+// read parses a submitted form, and opens the secrets that it carries in sealed form.
 func (h *handler) read(c echo.Context, address string, secrets []string) (*form.Upload, error) {
 	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
 	if err != nil {
@@ -228,7 +228,8 @@ func (h *handler) read(c echo.Context, address string, secrets []string) (*form.
 	return submitted, nil
 }
 
-// store saves a form and redirects to the entry's page, or shows the form again with its errors.
+// store saves a form, and redirects to the entry's page or shows the form again with its errors. A form that was sent
+// to switch the language is shown again without being saved.
 func (k kind[T]) store(c echo.Context, h *handler, row *T) error {
 	ctx := c.Request().Context()
 	submitted, err := h.read(c, k.address, k.secrets)
@@ -261,7 +262,7 @@ func (k kind[T]) store(c echo.Context, h *handler, row *T) error {
 	return pages.Done(c, paths.LibraryEntry(string(k.kind), id), "stored")
 }
 
-// admit takes a slot at the gate for files and, unless the form contains a file, reads the file that is staged for it.
+// admit takes a slot at the gate for a form with a file; if the file is staged, it also loads it into the form.
 func (h *handler) admit(c echo.Context, submitted *form.Upload) error {
 	ctx, token := c.Request().Context(), submitted.Value("dataset_token")
 	if submitted.File == nil && token == "" {
@@ -275,7 +276,8 @@ func (h *handler) admit(c echo.Context, submitted *form.Upload) error {
 	return err
 }
 
-// show shows the form for an entry, or for a new one: the input, the stored values, and the errors.
+// show shows the form for an entry, or for a new one if row is nil, with what was typed, the stored values, and the
+// errors.
 func (k kind[T]) show(c echo.Context, h *handler, row *T, submitted *form.Upload, faults []form.FieldFault) error {
 	view, err := k.form(c, h, row, submitted, faults)
 	if err != nil {
@@ -298,7 +300,7 @@ func (h *handler) render(c echo.Context, status int, view saved.Form) error {
 	return pages.Render(c, status, saved.EntryPage(h.frame(c, view), view))
 }
 
-// form returns the view of a form.
+// form returns the view of the form for an entry. Secrets that were typed are sealed in it.
 func (k kind[T]) form(c echo.Context, h *handler, row *T, submitted *form.Upload,
 	faults []form.FieldFault) (saved.Form, error) {
 	ctx, l := c.Request().Context(), pages.Locale(c)
@@ -308,7 +310,7 @@ func (k kind[T]) form(c echo.Context, h *handler, row *T, submitted *form.Upload
 		if typed := submitted.Value(name); typed != "" {
 			view.Kept[name] = h.Keeper.Keep(pages.Browser(c), submitted.Value(k.address), typed)
 			if view.Kept[name] != "" && !slices.ContainsFunc(faults, func(f form.FieldFault) bool { return f.Field == name }) {
-				delete(view.Values, name) // invalid input stays, to be corrected
+				delete(view.Values, name) // an invalid value stays visible, to be corrected
 			}
 		}
 	}
@@ -336,7 +338,7 @@ func (k kind[T]) form(c echo.Context, h *handler, row *T, submitted *form.Upload
 	return view, nil
 }
 
-// frame returns the frame of a form.
+// frame returns the frame of the page with the form for an entry.
 func (h *handler) frame(c echo.Context, view saved.Form) ui.Frame {
 	l := pages.Locale(c)
 	title := l.Text("library.new." + string(view.Kind))
@@ -369,7 +371,7 @@ func (h *handler) crumbs(c echo.Context, kind saved.Kind, more ...ui.Crumb) []ui
 	return append([]ui.Crumb{{Text: l.Text("library.title"), Href: paths.Library}, list}, more...)
 }
 
-// put adds the stored values to a form; typed values take precedence.
+// put adds stored values to a form, except for fields that were typed.
 func put(view *saved.Form, values map[string]string) {
 	for name, value := range values {
 		if _, isTyped := view.Values[name]; !isTyped {
@@ -387,7 +389,7 @@ func protocols(isOfModels bool) (choices []ui.Choice) {
 	return choices
 }
 
-// rateText returns a rate limit in the form shown to users.
+// rateText returns a rate limit as pages show it, or the installation's default.
 func (h *handler) rateText(c echo.Context, rate *string) string {
 	locale := pages.Locale(c)
 	if rate == nil {
@@ -438,7 +440,7 @@ func (h *handler) fillProvider(c echo.Context, view *saved.Form, row *entries.Pr
 	return nil
 }
 
-// number parses a version's number; any other text is a fault.
+// number parses the number of a version; if it is invalid, the error says that the version does not exist.
 func number(text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {

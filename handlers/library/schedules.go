@@ -59,10 +59,11 @@ func (h *handler) scheduleCells(c echo.Context, row entries.Schedule) []saved.Ce
 	return []saved.Cell{{Text: when}, next, task}
 }
 
-// tasksOffered is how many tasks a schedule's form offers.
+// tasksOffered is the maximum number of tasks that a schedule's form offers.
 const tasksOffered = 50
 
-// marginText formats the margin of a schedule's alert in the form's notation.
+// marginText formats the margin of a schedule's alert as it is typed: a percentage for shares, a plain number
+// otherwise.
 func marginText(row *entries.Schedule) string {
 	if row.AlertMetric != nil && measure.Metric(*row.AlertMetric).IsShare() {
 		return strconv.FormatFloat(row.AlertMargin*100, 'f', -1, 64) + "%"
@@ -70,7 +71,8 @@ func marginText(row *entries.Schedule) string {
 	return strconv.FormatFloat(row.AlertMargin, 'f', -1, 64)
 }
 
-// fillSchedule shows a schedule with its trend, or the form for a new one; the query can name its task.
+// fillSchedule fills the form with a schedule and adds its trend or, for a new schedule, with the defaults and the task
+// in the query.
 func (h *handler) fillSchedule(c echo.Context, view *saved.Form, row *entries.Schedule) error {
 	ctx := c.Request().Context()
 	values := map[string]string{
@@ -98,7 +100,7 @@ func (h *handler) fillSchedule(c echo.Context, view *saved.Form, row *entries.Sc
 		if row.AlertMargin > 0 {
 			values["alert_margin"] = marginText(row)
 		}
-		if c.QueryParam("follow") == string(entries.FollowLatest) { // proposed on the page of a frozen schedule
+		if c.QueryParam("follow") == string(entries.FollowLatest) { // the page of a frozen schedule proposes this
 			values["follow"], view.IsOpen = string(entries.FollowLatest), true
 		}
 		var err error
@@ -121,7 +123,8 @@ func (h *handler) fillSchedule(c echo.Context, view *saved.Form, row *entries.Sc
 	return err
 }
 
-// choicesOfTasks returns the newest tasks that match a filter, including the chosen one, and how many match.
+// choicesOfTasks returns the newest tasks that match a filter, at most the given number and the chosen one, and the
+// number of all tasks that match.
 func (h *handler) choicesOfTasks(ctx context.Context, filter tasklist.Filter, most int,
 	chosen string) (choices []ui.Choice, total int, err error) {
 	store := h.Library.Tasks.Store
@@ -150,10 +153,11 @@ func (h *handler) choicesOfTasks(ctx context.Context, filter tasklist.Filter, mo
 	return choices, total, nil
 }
 
-// timesShown is how many of the next times are shown.
+// timesShown is how many of a schedule's next times are shown.
 const timesShown = 3
 
-// timesOf returns the next times of an expression.
+// timesOf returns the next times of a cron expression, or a message that says what is wrong with it; nil if it is
+// empty.
 func (h *handler) timesOf(c echo.Context, expression, timezone string) *saved.Times {
 	l := pages.Locale(c)
 	if strings.TrimSpace(expression) == "" {
@@ -181,27 +185,27 @@ func (h *handler) timesOf(c echo.Context, expression, timezone string) *saved.Ti
 	return times
 }
 
-// showTimes shows the next times of the expression in a form.
+// showTimes shows the next times of the cron expression in a form.
 func (h *handler) showTimes(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, saved.TimesPart(h.timesOf(c, c.FormValue("cron"), c.FormValue("timezone"))))
 }
 
-// How many firings a trend shows as lines, and how many changed questions it lists.
+// The maximum number of firings that a trend draws, and of changed questions that it lists.
 const (
 	firingsDrawn = 60
 	shiftsShown  = 20
 )
 
-// factsWithin limits the time for comparing the facts of two firings.
+// factsWithin is the maximum time for comparing the facts of two firings.
 const factsWithin = 2 * time.Second
 
-// excerpt is how many characters of an answer are compared.
+// excerpt is the maximum number of characters of an answer that are compared.
 const excerpt = 2000
 
-// differencesWithin limits the time for computing the differences of a page's answers.
+// differencesWithin is the maximum time for computing the differences between the answers on a page.
 const differencesWithin = 50 * time.Millisecond
 
-// trend reads how the numbers of a schedule's copies have changed over time.
+// trend returns the page that shows how the numbers of a schedule's copies have changed over time.
 func (h *handler) trend(c echo.Context, row entries.Schedule) (*saved.TrendPage, error) {
 	ctx, l, store := c.Request().Context(), pages.Locale(c), h.Library.Tasks.Store
 	place := paths.LibraryEntry(string(saved.Schedules), row.ID)
@@ -260,8 +264,9 @@ func (h *handler) trend(c echo.Context, row entries.Schedule) (*saved.TrendPage,
 	return page, h.changes(c, page, row.ID)
 }
 
-// follow adds to the page what the next firing of a schedule takes from the library. For a frozen schedule, which takes
-// nothing, it adds the calls that were answered with 401 if a newer key in the library might help.
+// follow adds to the page what the next firing of a schedule will take from the library. A frozen schedule takes
+// nothing from it; for such a schedule, follow adds the number of calls that were answered with 401, if a key in the
+// library has changed since.
 func (h *handler) follow(ctx context.Context, page *saved.TrendPage, row entries.Schedule, task db.Task) error {
 	if row.Follow == entries.FollowLatest {
 		n, err := form.Opened(h.Library.Tasks.CopySettings(ctx, task))
@@ -298,16 +303,16 @@ func (h *handler) follow(ctx context.Context, page *saved.TrendPage, row entries
 	return err
 }
 
-// shelves maps the parts of a task to the kinds of library entries that they come from.
+// shelves maps the parts of a task to the kinds of entries that they come from.
 var shelves = map[string]saved.Kind{
 	library.PartAgent: saved.Agents, library.PartModel: saved.Models, library.PartGrouper: saved.Models,
 	library.PartPrompt: saved.Prompts, library.PartEvaluator: saved.Evaluators, library.PartDataset: saved.Datasets,
 }
 
-// unauthorized is the error code of calls that an agent refused for their credentials.
+// unauthorized is the error code of calls that an agent rejected because of their credentials.
 const unauthorized = "HTTP_401"
 
-// firings prepares firings for the page, with the states of their tasks.
+// firings returns firings as the page shows them, with the states of their tasks.
 func (h *handler) firings(ctx context.Context, found []entries.Firing) (shown []saved.Firing, err error) {
 	var ids []uuid.UUID
 	for _, firing := range found {
@@ -338,7 +343,8 @@ func (h *handler) firings(ctx context.Context, found []entries.Firing) (shown []
 	return shown, nil
 }
 
-// changes adds the changes between the two firings that the address names or, by default, at the newest firing.
+// changes adds to the page the questions that changed between the two firings in the query; by default, at the newest
+// firing.
 func (h *handler) changes(c echo.Context, page *saved.TrendPage, scheduleID uuid.UUID) error {
 	pair, err := form.ReadPair(c.QueryParam(form.PairSince), c.QueryParam(form.PairAt))
 	if err != nil {
@@ -360,8 +366,8 @@ func (h *handler) changes(c echo.Context, page *saved.TrendPage, scheduleID uuid
 	return h.showChanges(ctx, page, between.Questions[:min(len(between.Questions), shiftsShown)])
 }
 
-// comparable returns the firings offered for a comparison, newest first: those in the plots and in the table, and
-// those being compared.
+// comparable returns the firings that are offered for a comparison, newest first: those in the plots and in the table,
+// and those being compared.
 func comparable(page *saved.TrendPage, between *library.ComparedFirings) (choices []ui.Choice) {
 	times := map[uuid.UUID]time.Time{between.BeforeTask.ID: between.Before.PlannedAt,
 		between.NowTask.ID: between.Now.PlannedAt}
@@ -377,11 +383,11 @@ func comparable(page *saved.TrendPage, between *library.ComparedFirings) (choice
 	return choices
 }
 
-// showChanges adds changes with their questions and the differences between the most common answers.
+// showChanges adds to the page the questions that changed, with the differences between their most common answers.
 func (h *handler) showChanges(ctx context.Context, page *saved.TrendPage, changes []library.QuestionChange) error {
 	results := report.New(h.Library.Tasks.Store)
 	ids := make([]int64, len(changes))
-	answers := map[int][2]map[int64]report.CommonAnswer{} // for each variant: before and now
+	answers := map[int][2]map[int64]report.CommonAnswer{} // by variant: the answers before and now, by question
 	for n, change := range changes {
 		ids[n] = change.Now.ID
 		answers[change.Variant] = [2]map[int64]report.CommonAnswer{}

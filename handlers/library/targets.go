@@ -121,7 +121,7 @@ func (h *handler) fillModel(c echo.Context, view *saved.Form, row *entries.Model
 	return nil
 }
 
-// testModel sends a question to a model with the current values of its form.
+// testModel sends a question to the model that the form describes, saved or not.
 func (h *handler) testModel(c echo.Context) error {
 	return test(c, h, h.models(), trial[entries.Model, library.Model]{
 		read: h.saver.ReadModel, open: h.Library.OpenModel,
@@ -131,7 +131,7 @@ func (h *handler) testModel(c echo.Context) error {
 	})
 }
 
-// testAgent sends a question to an agent with the current values of its form.
+// testAgent sends a question to the agent that the form describes, saved or not.
 func (h *handler) testAgent(c echo.Context) error {
 	return test(c, h, h.agents(), trial[entries.Agent, library.Agent]{
 		read: func(_ context.Context, row *entries.Agent, f *form.Upload) (library.Agent, []form.FieldFault, error) {
@@ -141,7 +141,8 @@ func (h *handler) testAgent(c echo.Context) error {
 	})
 }
 
-// trial describes how to try out one kind of target.
+// trial holds the functions that try a model or an agent: read parses its form, open decrypts its row, and ask calls
+// it.
 type trial[T, V any] struct {
 	read func(ctx context.Context, row *T, f *form.Upload) (V, []form.FieldFault, error)
 	open func(row T) (V, error)
@@ -156,8 +157,8 @@ func (k kind[T]) submittedRow(c echo.Context, submitted *form.Upload) (*T, error
 	return k.named(c, submitted.Value("id"))
 }
 
-// test makes a test call and shows its outcome. The outcome is stored if the saved target equals the tested
-// one.
+// test makes a test call with the target in the form and shows its outcome. The outcome is stored if the target is
+// equal to the saved one.
 func test[T, V any](c echo.Context, h *handler, k kind[T], t trial[T, V]) error {
 	ctx := c.Request().Context()
 	submitted, err := h.read(c, k.address, k.secrets)
@@ -205,20 +206,20 @@ func test[T, V any](c echo.Context, h *handler, k kind[T], t trial[T, V]) error 
 	return h.render(c, http.StatusOK, view)
 }
 
-// note stores the outcome of a test, if the tested target equals the saved one.
+// note stores the outcome of a test if the tested target is equal to the saved one.
 func note[T, V any](ctx context.Context, k kind[T], row *T, open func(T) (V, error), target V,
 	tested library.Tested) error {
 	if row == nil {
 		return nil
 	}
-	// Secrets that could not be opened have been typed again, and are not saved yet.
+	// A saved target whose secrets cannot be opened differs from the tested one, for which they were typed again.
 	if stored, err := open(*row); err == nil && reflect.DeepEqual(stored, target) {
 		return library.NoteTest(ctx, request.ScopeOf(ctx), k.rows, k.entry(*row).ID, tested)
 	}
 	return nil
 }
 
-// asked waits for a free slot, then makes a call with the form's question.
+// asked makes a call with the form's question, once a slot at the gate is free.
 func (h *handler) asked(c echo.Context, submitted *form.Upload,
 	ask func(question string) (library.Tested, error)) (library.Tested, error) {
 	leave, err := pages.Gates(c).Probes.Enter(c.Request().Context())
@@ -235,7 +236,7 @@ func probeOf(t library.Tested) ui.Probe {
 	return probe
 }
 
-// detect recognises the protocol of the agent that a form describes.
+// detect finds the protocol of the agent that a form describes, by calling it, and shows the outcome.
 func (h *handler) detect(c echo.Context) error {
 	ctx, k := c.Request().Context(), h.agents()
 	submitted, err := h.read(c, k.address, k.secrets)

@@ -25,18 +25,19 @@ import (
 )
 
 const (
-	// tunedAtOnce is how many answers a changed evaluator judges concurrently when it is tried out, and tunedWithin limits
-	// the duration of such a trial.
+	// tunedAtOnce is how many answers a changed evaluator judges concurrently when it is tried, and tunedWithin is the
+	// maximum duration of such a trial.
 	tunedAtOnce = 4
 	tunedWithin = 100 * time.Second
 	// maxTuned is the maximum number of answers in such a trial.
 	maxTuned = 200
 )
 
-// asking has an evaluator judge an answer; a judge votes as often as it is configured to.
+// asking is a function that has an evaluator judge an answer.
 type asking func(ctx context.Context, subject evaluate.Subject) (evaluate.Verdict, error)
 
-// askingOf returns a function that has an evaluator with this configuration judge an answer; rule is nil for a judge.
+// askingOf returns a function that judges an answer with a rule or, if rule is nil, with the judge that has this
+// configuration; withVotes has the judge vote as many times as it is configured to.
 func askingOf(service *library.Service, rule *evaluate.Rule, config json.RawMessage, withVotes bool) asking {
 	if rule != nil {
 		return rule.Evaluate
@@ -60,9 +61,9 @@ type tunedAnswer struct {
 	verdict evaluate.Verdict
 }
 
-// tune has a changed evaluator judge at most the given number of answers that both people and the evaluator have
-// judged. The evaluator's version is the newest one that can be compared with people. Answers on which the changed
-// evaluator reaches no verdict count for neither version.
+// tune has a changed evaluator judge answers that both people and the saved evaluator have judged, at most the given
+// number of them. The saved version is the newest one that can be compared with people. Answers on which the changed
+// evaluator reaches no verdict are counted for neither.
 func tune(ctx context.Context, service *library.Service, evaluator uuid.UUID, most int,
 	ask asking) (t tuned, err error) {
 	scope, reviews := request.ScopeOf(ctx), review.New(service.Tasks.Store)
@@ -112,7 +113,7 @@ func tune(ctx context.Context, service *library.Service, evaluator uuid.UUID, mo
 	return t, err
 }
 
-// judge has the changed evaluator judge an answer.
+// judge has the changed evaluator judge the answer, and stores its text and verdict.
 func (a *tunedAnswer) judge(ctx context.Context, service *library.Service, task db.Task, ask asking) error {
 	values, err := tasks.Subject(ctx, service.Tasks.Store, task, db.Unit{Item: a.item, SubjectRunID: &a.RunID})
 	if err != nil {
@@ -127,7 +128,7 @@ func (a *tunedAnswer) judge(ctx context.Context, service *library.Service, task 
 	return err
 }
 
-// compare computes how both versions compare with people.
+// compare computes how far the verdicts of both versions agree with people's.
 func (t *tuned) compare() {
 	var before, after review.Confusion
 	for _, one := range t.answers {
@@ -141,7 +142,7 @@ func (t *tuned) compare() {
 	t.Before, t.After = before.Fit(), after.Fit()
 }
 
-// rows returns the answers on which the changed evaluator and people disagree, or on which it reached no verdict.
+// rows returns the answers on which the changed evaluator disagrees with people or reaches no verdict.
 func (t *tuned) rows() (rows []saved.TriedRow) {
 	for _, one := range t.answers {
 		if passed := one.verdict.Passed; passed != nil && *passed == one.Person {
@@ -153,8 +154,8 @@ func (t *tuned) rows() (rows []saved.TriedRow) {
 	return rows
 }
 
-// tunedSize returns the number of judged answers that the choice in a form requests; isTuned is false if the choice is
-// a different one.
+// tunedSize returns the number of judged answers that were chosen in a form; isTuned is false if something else was
+// chosen.
 func tunedSize(chosen string) (size int, isTuned bool) {
 	for _, one := range saved.TunedSizes {
 		if chosen == saved.TunedChoice(one) {
@@ -169,7 +170,7 @@ type tuneFields struct {
 	Answers int            `json:"answers,omitempty" minimum:"1" maximum:"200" default:"20" doc:"Maximum number of answers; a judge is called for each of its votes on each answer"`
 }
 
-// TunedAnswer is an answer judged by people, by an evaluator's saved version and by a changed version.
+// TunedAnswer is an answer with three verdicts: people's, the saved evaluator's and the changed evaluator's.
 type TunedAnswer struct {
 	TaskID     uuid.UUID `json:"task_id"`
 	QuestionID string    `json:"question_id" example:"q1"`
@@ -191,7 +192,7 @@ type tunedOutput struct {
 	}
 }
 
-// registerTuning adds the endpoint that tries a changed evaluator.
+// registerTuning registers the endpoint that tries a changed evaluator.
 func (e *endpoints) registerTuning(api huma.API, path string) {
 	rest.Register(api, e.Failed, rest.Endpoint{
 		Method: http.MethodPost, Path: path + "/{id}/tune", ID: "tune-evaluator", Tag: "library",
@@ -243,7 +244,7 @@ func (e *endpoints) tuneEvaluator(ctx context.Context, input *entryFormInput) (*
 	return output, nil
 }
 
-// saidBy returns why an evaluator reached a verdict, or why it reached none.
+// saidBy returns the evaluator's reason for its verdict, or the reason why there is none.
 func saidBy(locale text.Locale, verdict evaluate.Verdict) string {
 	if verdict.ErrorCode != "" {
 		return locale.Reason(verdict.ErrorMessage)

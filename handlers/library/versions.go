@@ -37,7 +37,7 @@ func (h *handler) prompts() kind[entries.Prompt] {
 	}
 }
 
-// fillPrompt shows the newest version for editing, or the version that the query names.
+// fillPrompt fills the form with the newest version of a prompt or, if the query names one, with another version.
 func (h *handler) fillPrompt(c echo.Context, view *saved.Form, row *entries.Prompt) error {
 	ctx := c.Request().Context()
 	datasets, _, err := h.Library.Entries.Datasets.List(ctx, request.ScopeOf(ctx), entries.Filter{},
@@ -71,7 +71,8 @@ func (h *handler) fillPrompt(c echo.Context, view *saved.Form, row *entries.Prom
 	return err
 }
 
-// versionAsked reads a parameter with the number of a version, up to the newest; 0 means that the query has none.
+// versionAsked returns the number of a version in a query's parameter, which must not exceed newest; 0 means that the
+// parameter is absent.
 func versionAsked(c echo.Context, name string, newest int) (number int, err error) {
 	asked := c.QueryParam(name)
 	if asked == "" {
@@ -83,7 +84,7 @@ func versionAsked(c echo.Context, name string, newest int) (number int, err erro
 	return number, nil
 }
 
-// promptVersions lists the versions of a prompt, newest first.
+// promptVersions returns the versions of a prompt, newest first.
 func (h *handler) promptVersions(ctx context.Context, id uuid.UUID) (versions []saved.Version, err error) {
 	notes, err := h.Library.Entries.PromptNotes(ctx, request.ScopeOf(ctx), id)
 	for _, note := range notes[id] {
@@ -92,7 +93,8 @@ func (h *handler) promptVersions(ctx context.Context, id uuid.UUID) (versions []
 	return versions, err
 }
 
-// rendered returns the templates of a form, rendered with the row that the form names.
+// rendered returns the templates in a form, rendered with the row of a dataset that the form names, or with a default
+// question.
 func (h *handler) rendered(c echo.Context, values map[string]string) (saved.Rendered, error) {
 	ctx, l := c.Request().Context(), pages.Locale(c)
 	item, names := db.Item{QuestionID: "1", Question: l.Text("create.probe.default"),
@@ -134,7 +136,7 @@ func (h *handler) rendered(c echo.Context, values map[string]string) (saved.Rend
 	return r, nil
 }
 
-// previewPrompt shows the rendered templates of a form.
+// previewPrompt shows the templates in a form, rendered.
 func (h *handler) previewPrompt(c echo.Context) error {
 	k := h.prompts()
 	submitted, err := h.read(c, "", nil)
@@ -155,15 +157,16 @@ func (h *handler) previewPrompt(c echo.Context) error {
 	return k.show(c, h, row, submitted, nil)
 }
 
-// differenceTime limits the time for finding all differences on a page.
+// differenceTime is the maximum time for computing all differences on a page.
 const differenceTime = 2 * time.Second
 
-// pieces returns the pieces of the difference between two texts.
+// pieces returns the difference between two texts in pieces; until limits how long computing it may take.
 func pieces(before, after string, until time.Time) []measure.Piece {
 	return measure.CompareTexts(before, after, time.Until(until)).Pieces(before, after)
 }
 
-// showPromptVersion shows a version of a prompt, with its changes from the previous or another version.
+// showPromptVersion shows a version of a prompt, with its differences from the previous version or from the one in the
+// query.
 func (h *handler) showPromptVersion(c echo.Context) error {
 	ctx, k := c.Request().Context(), h.prompts()
 	row, err := k.named(c, c.Param("id"))
@@ -223,10 +226,10 @@ func (h *handler) datasets() kind[entries.Dataset] {
 	}
 }
 
-// versionsShown is the maximum number of versions that a dataset's page lists.
+// versionsShown is the maximum number of versions that the page of a dataset or an evaluator lists.
 const versionsShown = 200
 
-// fillDataset shows the version of a dataset with the given number or, if it is 0, the newest one.
+// fillDataset fills the form with the version of a dataset that has the given number or, if it is 0, with the newest.
 func (h *handler) fillDataset(c echo.Context, view *saved.Form, row *entries.Dataset, number int) error {
 	ctx := c.Request().Context()
 	if row == nil {
@@ -276,13 +279,14 @@ func (h *handler) fillDataset(c echo.Context, view *saved.Form, row *entries.Dat
 	return nil
 }
 
-// changesShown is how many changed rows a page lists, and changeShown is how many characters of a value it shows.
+// changesShown is the maximum number of changed rows that a page lists, and changeShown is the maximum number of
+// characters of a value in them.
 const (
 	changesShown = 100
 	changeShown  = 2000
 )
 
-// readDataset reads a version of a dataset once it has a slot at the gate for files.
+// readDataset returns the rows of a version of a dataset, which it reads once a slot at the gate for files is free.
 func (h *handler) readDataset(c echo.Context, id uuid.UUID, version entries.DatasetVersion) (*dataset.Dataset, error) {
 	leave, err := pages.Gates(c).Files.Enter(c.Request().Context())
 	if err != nil {
@@ -293,7 +297,7 @@ func (h *handler) readDataset(c echo.Context, id uuid.UUID, version entries.Data
 	return set, err
 }
 
-// changed describes how a version of a dataset differs from the previous one.
+// changed returns the differences between a version of a dataset and the previous one, whose number is from.
 func changed(from int, before, after *dataset.Dataset) *saved.Changed {
 	all := dataset.Changes(before, after)
 	c := &saved.Changed{From: from, Total: len(all)}
@@ -324,13 +328,13 @@ func changed(from int, before, after *dataset.Dataset) *saved.Changed {
 	return c
 }
 
-// previewFile shows the file of the form for a new dataset.
+// previewFile returns a preview of the file in the form for a new dataset; nil if there is none.
 func (h *handler) previewFile(c echo.Context, submitted *form.Upload, view *saved.Form) *ui.Preview {
 	if submitted.File == nil {
 		return nil
 	}
 	chosen := pages.Chosen{File: submitted.File.File}
-	chosen.Layout, _ = form.Layout(submitted) // an unknown encoding is a fault of the form
+	chosen.Layout, _ = form.Layout(submitted) // the form already reports an unknown encoding
 	set, err := dataset.Read(c.Request().Context(), chosen.File.Name, chosen.File.Content, chosen.Layout)
 	if chosen.Set = set; err != nil {
 		chosen.Fault = request.DatasetFault(err)
@@ -342,7 +346,7 @@ func (h *handler) previewFile(c echo.Context, submitted *form.Upload, view *save
 	return preview
 }
 
-// addDatasetVersion saves the next version of a dataset.
+// addDatasetVersion saves the next version of a dataset from a form.
 func (h *handler) addDatasetVersion(c echo.Context) error {
 	ctx, k := c.Request().Context(), h.datasets()
 	row, err := k.named(c, c.Param("id"))
@@ -369,7 +373,7 @@ func (h *handler) addDatasetVersion(c echo.Context) error {
 	return pages.Done(c, paths.LibraryEntry(string(k.kind), row.ID), "version")
 }
 
-// datasetVersion finds the version that a path names.
+// datasetVersion returns the dataset whose id is in the path, and the number of the version there.
 func (h *handler) datasetVersion(c echo.Context) (row *entries.Dataset, version int, err error) {
 	if version, err = number(c.Param("number")); err != nil {
 		return nil, 0, err
@@ -378,7 +382,7 @@ func (h *handler) datasetVersion(c echo.Context) (row *entries.Dataset, version 
 	return row, version, err
 }
 
-// showDatasetVersion shows a version of a dataset and its changes.
+// showDatasetVersion shows a version of a dataset, with its rows and its changes from the previous version.
 func (h *handler) showDatasetVersion(c echo.Context) error {
 	row, version, err := h.datasetVersion(c)
 	if err != nil {
@@ -399,7 +403,7 @@ func (h *handler) showDatasetVersion(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, saved.DatasetVersionPage(frame, view))
 }
 
-// downloadVersion sends the file of a version.
+// downloadVersion sends the file of a version of a dataset.
 func (h *handler) downloadVersion(c echo.Context) error {
 	ctx := c.Request().Context()
 	row, version, err := h.datasetVersion(c)

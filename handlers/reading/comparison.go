@@ -16,16 +16,16 @@ import (
 	"wending/views/summary"
 )
 
-// Compared is a comparison with people's verdicts on both sides.
+// Compared is a comparison of two tasks, with people's verdicts on both.
 type Compared struct {
 	measure.Comparison
-	// OfA and OfB are people's verdicts on the two tasks.
+	// OfA and OfB are people's verdicts on the first and the second task.
 	OfA, OfB Reviews
 }
 
-// Compare compares two variants by their answers and by people's verdicts. Most common answers that have not been
-// compared before are compared for at most the duration within; the remaining questions stay pending. Facts are read
-// if withFacts is set.
+// Compare compares two variants by their answers and by people's verdicts. Pairs of most common answers that have not
+// been compared before are compared for at most the duration within; questions left over stay pending. withFacts says
+// whether to read the facts as well.
 func (r Reader) Compare(ctx context.Context, a, b report.Side, withFacts bool,
 	within time.Duration) (c Compared, err error) {
 	group, reads := errgroup.WithContext(ctx)
@@ -43,9 +43,9 @@ func (r Reader) Compare(ctx context.Context, a, b report.Side, withFacts bool,
 	return c, r.report.Between(ctx, a, b, c.Pairs, withFacts, within)
 }
 
-// Narrow keeps the questions whose rows in the second task's dataset match the columns that a query asks for
-// (request.ColumnValues), and tests which of these questions changed. Questions that only the first task has are
-// matched by their rows in the first task's dataset.
+// Narrow keeps the questions whose rows in the second task's dataset match the columns in asked (request.ColumnValues),
+// and tests which of these questions changed. Questions that only the first task has are matched by their rows in its
+// own dataset.
 func (r Reader) Narrow(ctx context.Context, a, b summary.ComparedSide, asked url.Values,
 	c measure.Comparison) (measure.Comparison, error) {
 	c, err := r.narrowed(ctx, a.Task, b.Task, asked, c)
@@ -80,8 +80,8 @@ func (r Reader) narrowed(ctx context.Context, a, b db.Task, asked url.Values,
 	), nil
 }
 
-// RequireValues returns a fault that names a column in asked if no question of the task has any of the values requested
-// for it.
+// RequireValues returns a fault for a column in asked if no question of the task has any of the values that asked
+// contains for it.
 func (r Reader) RequireValues(ctx context.Context, task db.Task, asked url.Values) error {
 	for name, values := range request.ColumnValues(asked) {
 		slicing, err := request.Slicing(url.Values{name: values}, task)
@@ -99,7 +99,7 @@ func (r Reader) RequireValues(ctx context.Context, task db.Task, asked url.Value
 	return nil
 }
 
-// ReviewsOf returns the reviews of a variant.
+// ReviewsOf returns those of the reviews that are about a variant.
 func ReviewsOf(reviews []review.Review, variant int) (of []review.Review) {
 	for _, one := range reviews {
 		if one.Variant == variant {
@@ -109,7 +109,8 @@ func ReviewsOf(reviews []review.Review, variant int) (of []review.Review) {
 	return of
 }
 
-// opinionOf sums up the verdicts on a question, ignoring verdicts on answers that have been replaced.
+// opinionOf returns the verdict on a question that all reviewers share, or measure.OpinionDivided; empty if there is
+// none. It ignores verdicts on answers that have been replaced.
 func opinionOf(verdicts []review.Review) (opinion string) {
 	for _, one := range verdicts {
 		switch {
@@ -123,17 +124,17 @@ func opinionOf(verdicts []review.Review) (opinion string) {
 	return opinion
 }
 
-// Carriable holds the verdicts of the first task that can be carried over to the second.
+// Carriable holds the verdicts in the first task that can be carried over to the second.
 type Carriable struct {
 	Pairs []measure.Pair
-	// Judged, Changed, Failed, Standard, Files and Replaced count the questions judged in the first task that are left
-	// out, each under the first reason that applies.
+	// Judged, Changed, Failed, Standard, Files and Replaced are the numbers of questions judged in the first task that are
+	// left out, each counted under the first reason that applies.
 	Judged, Changed, Failed, Standard, Files, Replaced int
 }
 
-// Carriable selects, among the questions judged in the first task, those whose verdicts can be carried over: the
-// question is not judged in the second task, its answers have the same content and no files, its standard answer is the
-// same, and no run has failed.
+// Carriable finds the questions judged in the first task whose verdicts can be carried over. Such a question is not
+// judged in the second task, its answers have the same content and no files, its standard answer is the same, and no
+// run has failed.
 func (r Reader) Carriable(ctx context.Context, a, b report.Side, c Compared) (found Carriable, err error) {
 	var same []measure.Pair
 	for _, pair := range c.Pairs {
@@ -175,8 +176,8 @@ func (r Reader) Carriable(ctx context.Context, a, b report.Side, c Compared) (fo
 	return found, nil
 }
 
-// against returns the counter of the first reason against carrying a verdict over; nil if there is none. It considers
-// only reasons that are known without reading the answers.
+// against returns the counter for the first reason not to carry over the verdicts on a question; nil if there is none.
+// It checks only reasons that are known without reading the answers.
 func (c *Carriable) against(pair measure.Pair, isJudged bool) *int {
 	switch {
 	case isJudged:

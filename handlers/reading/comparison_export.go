@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// compareTime limits how long the answers of two tasks are compared for an export.
+	// compareTime is the maximum time for comparing the answers of two tasks for an export.
 	compareTime = 10 * time.Minute
 	// comparedAtOnce is how many questions are in memory at the same time, and comparedText is the maximum number of
 	// characters of an answer in a CSV file.
@@ -30,17 +30,17 @@ const (
 	comparedText   = 1_000_000
 )
 
-// comparedColumn is a column of a comparison's questions.
+// comparedColumn is a column of the exported questions.
 type comparedColumn struct {
-	// name is the column's title in a CSV file; titles of one task's columns begin with a_ or b_.
+	// name is the column's title in a CSV file. The titles of columns about one task begin with a_ or b_.
 	name string
 	// key is the catalogue key of the title in a workbook, without the prefix export.compare. side is the key of the
-	// task's name that precedes the title; it is empty if the column belongs to no single task.
+	// task's name that precedes the title; it is empty if the column is not about one task.
 	key, side string
 	holds     export.Cells
 }
 
-// comparedColumns returns the columns of a comparison's questions.
+// comparedColumns returns the columns of the exported questions, in order.
 func comparedColumns() []comparedColumn {
 	columns := []comparedColumn{
 		{"number", "number", "", export.HoldsNumber}, {"question_id", "id", "", export.HoldsText},
@@ -76,20 +76,21 @@ func ComparedTexts() (keys []string) {
 	return keys
 }
 
-// comparedReport is a comparison that is being written.
+// comparedReport is a comparison that is being exported.
 type comparedReport struct {
 	reports  Reports
 	a, b     summary.ComparedSide
 	compared Compared
 	pairs    []measure.Pair
 	locale   text.Locale
-	// isTable selects names for programs; otherwise, texts for people are written.
+	// isTable says to write names for programs, as in a CSV file, instead of texts for people. limit is the maximum number
+	// of characters in a cell.
 	isTable bool
 	limit   int
 }
 
-// PrepareComparison compares two tasks, and returns a function that writes the result, question by question in the
-// order of risk. asked filters the questions by columns (Narrow).
+// PrepareComparison compares two tasks, and returns a function that writes the result question by question, in order of
+// risk. asked filters the questions by columns, as in Narrow.
 func (r Reports) PrepareComparison(
 	ctx context.Context, a, b summary.ComparedSide, asked url.Values, format string,
 ) (write func(context.Context, io.Writer) error, err error) {
@@ -145,7 +146,7 @@ func (c comparedReport) writeWorkbook(ctx context.Context, w io.Writer) error {
 	return export.WriteTables(w, c.locale.Text("export.compare.cut"), [3]export.Sheet{c.summary(), questions, c.alone()})
 }
 
-// summary returns the sheet with the names of both tasks, the number of questions in each group, and the measures.
+// summary returns the sheet with the names of both tasks, the measures, and the number of questions in each group.
 func (c comparedReport) summary() export.Sheet {
 	l := c.locale
 	sheet := export.Sheet{Name: l.Text("export.compare.sheet.summary"),
@@ -192,7 +193,7 @@ func (c comparedReport) summary() export.Sheet {
 	return sheet
 }
 
-// alone lists the questions that only one task has.
+// alone returns the sheet with the questions that only one task has.
 func (c comparedReport) alone() export.Sheet {
 	l := c.locale
 	sheet := export.Sheet{Name: l.Text("export.compare.sheet.alone"), Columns: []export.Column{
@@ -210,7 +211,7 @@ func (c comparedReport) alone() export.Sheet {
 	return sheet
 }
 
-// each writes the questions.
+// each calls write with a row for each compared question.
 func (c comparedReport) each(ctx context.Context, write func([]string) error) error {
 	reads := report.New(c.reports.store)
 	for pairs := range slices.Chunk(c.pairs, comparedAtOnce) {
@@ -240,7 +241,7 @@ func (c comparedReport) each(ctx context.Context, write func([]string) error) er
 	return nil
 }
 
-// row returns a question in the columns of comparedColumns.
+// row returns the cells for a question, in the order of comparedColumns.
 func (c comparedReport) row(pair measure.Pair, item db.Item, answerA, answerB string) []string {
 	var losses, changed []string
 	for _, loss := range pair.Losses() {
@@ -268,7 +269,7 @@ func (c comparedReport) row(pair measure.Pair, item db.Item, answerA, answerB st
 		ReviewsOf(c.compared.OfB.OfQuestions[pair.B.QuestionID], c.b.Variant))...)
 	for n := range c.b.VariableNames {
 		value := ""
-		if n < len(item.Variables) { // an appended item has no columns
+		if n < len(item.Variables) { // a question that was added later has no columns
 			value = item.Variables[n]
 		}
 		cells = append(cells, value)
@@ -276,7 +277,8 @@ func (c comparedReport) row(pair measure.Pair, item db.Item, answerA, answerB st
 	return cells
 }
 
-// testedCells returns the cells for the test of whether the question changed: p, q, and their meaning.
+// testedCells returns the cells with the result of testing whether the question changed: p, q, and yes or no; all are
+// empty if it was not tested.
 func (c comparedReport) testedCells(pair measure.Pair) []string {
 	switch {
 	case pair.Tested == nil:
@@ -287,7 +289,8 @@ func (c comparedReport) testedCells(pair measure.Pair) []string {
 	return []string{number(&pair.Tested.P), number(&pair.Tested.Q), c.word("export.compare.changed.", "no")}
 }
 
-// confirmedCells returns the cells for the runs that were made to confirm the change: p, q, and whether it held.
+// confirmedCells returns the cells with the result of the runs that were made to confirm the change: p, q, and the
+// outcome.
 func (c comparedReport) confirmedCells(confirmed *measure.Confirmed) []string {
 	switch {
 	case confirmed == nil:
@@ -299,7 +302,7 @@ func (c comparedReport) confirmedCells(confirmed *measure.Confirmed) []string {
 		c.word("compare.confirmed.", string(confirmed.Outcome))}
 }
 
-// sideCells returns one task's cells for a question.
+// sideCells returns the cells about one task's answers to a question.
 func (c comparedReport) sideCells(q measure.ComparedQuestion, answer string, reviews []review.Review) []string {
 	var verdicts, names, notes []string
 	for _, one := range reviews {
@@ -315,7 +318,7 @@ func (c comparedReport) sideCells(q measure.ComparedQuestion, answer string, rev
 	}
 }
 
-// word returns a name unchanged for programs, or its text for people.
+// word returns name as it is for programs, or its text for people.
 func (c comparedReport) word(prefix, name string) string {
 	if c.isTable {
 		return name

@@ -14,10 +14,10 @@ import (
 	"wending/views/summary"
 )
 
-// differingMost is how many questions of each kind of contradiction a report lists.
+// differingMost is the maximum number of questions that a report lists for each kind of contradiction.
 const differingMost = 200
 
-// decision sums up a task for a reader who has to decide about it.
+// decision collects the facts with which a report begins, for a reader who has to decide about the task.
 func (r Reader) decision(ctx context.Context, task db.Task) (d summary.Decision, err error) {
 	all, err := r.report.Summaries(ctx, task, 0, "", false)
 	if err != nil {
@@ -62,18 +62,19 @@ func (r Reader) decision(ctx context.Context, task db.Task) (d summary.Decision,
 	return d, nil
 }
 
-// byRisk returns all questions in the order in which the answers are shown.
+// byRisk returns the questions in the default order of the page of answers.
 func byRisk(all []report.Summary) []report.Summary {
 	return results.Report{All: all}.Shown(results.Query{Sort: results.DefaultSort})
 }
 
-// urgency returns a question's rank by its verdicts: failed comes first, then in doubt, not judged and passed.
+// urgency returns the rank of a question by people's verdicts: failed comes first, then those on which people disagree
+// or are unsure, then not judged, then passed.
 func urgency(reviews []review.Review) int {
 	return slices.Index([]string{string(review.Fail), results.ReviewDisagree, string(review.Unsure), results.ReviewOpen,
 		string(review.Pass)}, results.Opinion(reviews))
 }
 
-// differing reads the facts on which the answers to questions differ.
+// differing returns the facts on which the answers to the given questions differ, for each question.
 func (r Reader) differing(ctx context.Context, task db.Task, shown []report.Summary,
 	reviews Reviews) (list []summary.Differing, err error) {
 	ids := make([]int64, len(shown))
@@ -100,7 +101,7 @@ func (r Reader) differing(ctx context.Context, task db.Task, shown []report.Summ
 	return list, nil
 }
 
-// differingOnly returns the questions of a report that a reader must see, in the order of risk.
+// differingOnly returns the questions of a report that need attention, in the order of risk.
 func differingOnly(all []report.Summary) []report.Summary {
 	return slices.DeleteFunc(byRisk(all), func(item report.Summary) bool {
 		return item.Level != nil && item.Level.IsStable() && item.Runs == item.Planned && item.Failures == 0 &&

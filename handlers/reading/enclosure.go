@@ -12,17 +12,18 @@ import (
 	"wending/views/results"
 )
 
-// documentPictures is the maximum number of bytes of small images in a document; all other images are only named.
+// documentPictures is the maximum total size, in bytes, of the thumbnails in a document; all other images are only
+// named.
 const documentPictures = 32 << 20
 
-// enclosure embeds images in a standalone document.
+// enclosure embeds thumbnails in a document that is a single file.
 type enclosure struct {
 	files blob.Store
-	// room is how many bytes are left for images.
+	// room is how many more bytes of thumbnails the document may contain.
 	room int
 }
 
-// picturesOf returns the small images of a question's files as data URLs, by asset id.
+// picturesOf maps the ids of the images that a question's runs produced to their thumbnails as data URLs.
 func (e *enclosure) picturesOf(ctx context.Context, card results.Card) (map[uuid.UUID]string, error) {
 	pictures, byKey := map[uuid.UUID]string{}, map[string]string{}
 	for _, run := range card.Runs {
@@ -47,7 +48,7 @@ func (e *enclosure) picturesOf(ctx context.Context, card results.Card) (map[uuid
 	return pictures, nil
 }
 
-// dataURL returns a small image as a data URL; empty if the image is gone or there is no room for it.
+// dataURL returns a thumbnail as a data URL; empty if the thumbnail was deleted or there is no room for it.
 func (e *enclosure) dataURL(ctx context.Context, key string) (string, error) {
 	if e.room <= 0 {
 		return "", nil

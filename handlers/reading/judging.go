@@ -12,14 +12,15 @@ import (
 	"wending/views/ui"
 )
 
-// The keys of the column headers of a review workbook. Imports recognise the headers in any language.
+// The catalogue keys of the column titles in a review workbook. When a workbook is imported, the titles are recognised
+// in any language.
 const (
 	JudgedVerdictKey = "judging.verdict"
 	JudgedReasonsKey = "judging.reasons"
 	JudgedNoteKey    = "judging.note"
 )
 
-// toJudge returns a function that begins a review workbook.
+// toJudge returns a function that begins writing a review workbook.
 func (r Reports) toJudge(task db.Task, order Order,
 	head export.Report) func(context.Context, io.Writer) (reportWriter, error) {
 	return func(ctx context.Context, w io.Writer) (reportWriter, error) {
@@ -32,7 +33,7 @@ func (r Reports) toJudge(task db.Task, order Order,
 	}
 }
 
-// judgingTexts returns the words of a review workbook.
+// judgingTexts returns the texts of a review workbook, in the locale's language.
 func judgingTexts(locale text.Locale, reviewer string, reasons []string) export.JudgingTexts {
 	texts := export.JudgingTexts{
 		Sheet: locale.Text("export.sheet.review"), Number: locale.Text("judging.number"),

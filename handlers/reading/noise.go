@@ -9,7 +9,7 @@ import (
 	"wending/jobs/tasks"
 )
 
-// Noise attributes the differences between an evaluator's scores of a task's runs to their sources.
+// Noise estimates how much of the variance of an evaluator's scores of a task's runs comes from each of its sources.
 func (r Reader) Noise(ctx context.Context, task db.Task, evaluator db.Evaluator) (measure.Noise, error) {
 	judge := tasks.JudgesOf(task)[evaluator.Number]
 	hasVotes := evaluator.IsJudge() && judge.Votes > 1
@@ -25,7 +25,7 @@ func (r Reader) Noise(ctx context.Context, task db.Task, evaluator db.Evaluator)
 			return nil
 		case len(one.Votes) > 0:
 			scores.Votes = one.Votes
-		default: // stored by an earlier version, which kept only the replies
+		default: // stored by an earlier version, which kept the replies but not the votes
 			scores.Votes = judge.VotesIn(one.Raw)
 		}
 		scored = append(scored, scores)

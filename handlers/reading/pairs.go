@@ -11,7 +11,7 @@ import (
 	"wending/views/text"
 )
 
-// comparedPair is a pair of answers on which people have verdicts.
+// comparedPair is a pair of two variants' answers that people have compared.
 type comparedPair struct {
 	export.Pair
 	itemID     int64
@@ -19,10 +19,11 @@ type comparedPair struct {
 	questionID string
 }
 
-// pairsOfTask are the pairs of a task on which people have verdicts.
+// pairsOfTask are the pairs of a task's answers that people have compared.
 type pairsOfTask []comparedPair
 
-// pairsOf reads the pairs of a task on which people have verdicts. only holds the items to include; nil means all.
+// pairsOf returns the pairs of a task's answers that people have compared. only holds the ids of the questions to
+// include; nil means all.
 func (r Reports) pairsOf(ctx context.Context, task db.Task, only map[int64]bool) (all pairsOfTask, err error) {
 	if task.TotalVariants < 2 {
 		return nil, nil
@@ -47,13 +48,13 @@ func (r Reports) pairsOf(ctx context.Context, task db.Task, only map[int64]bool)
 	return all, err
 }
 
-// itemOfVariant is a question as asked of one variant.
+// itemOfVariant is a question together with a variant that was asked it.
 type itemOfVariant struct {
 	itemID  int64
 	variant int
 }
 
-// byFirst returns the pairs of each question by their first variant.
+// byFirst returns the pairs, keyed by their question and their first variant.
 func (p pairsOfTask) byFirst() map[itemOfVariant][]export.Pair {
 	pairs := map[itemOfVariant][]export.Pair{}
 	for _, one := range p {
@@ -63,7 +64,7 @@ func (p pairsOfTask) byFirst() map[itemOfVariant][]export.Pair {
 	return pairs
 }
 
-// sheet returns a sheet with a row for each verdict on a pair; nil if there is none.
+// sheet returns a sheet with a row for each verdict on a pair; nil if there are no pairs.
 func (p pairsOfTask) sheet(locale text.Locale, task db.Task) *export.Sheet {
 	if len(p) == 0 {
 		return nil

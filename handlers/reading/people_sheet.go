@@ -9,7 +9,7 @@ import (
 	"wending/views/text"
 )
 
-// peopleSheet returns a sheet with a row for each judge of a task that people's verdicts can be compared with; nil if
+// peopleSheet returns a sheet with a row for each judge of a task whose verdicts can be compared with people's; nil if
 // there is none.
 func peopleSheet(locale text.Locale, judges []summary.Judge) *export.Sheet {
 	sheet := &export.Sheet{Name: locale.Text("export.sheet.people")}

@@ -22,7 +22,7 @@ import (
 	"wending/views/ui"
 )
 
-// Reader reads the questions of tasks.
+// Reader reads the questions, answers and reviews of tasks.
 type Reader struct {
 	store   *db.Store
 	report  report.Report
@@ -31,22 +31,22 @@ type Reader struct {
 	layouts *marks.Layouts
 }
 
-// layoutBytes is the memory for cached layouts of answers.
+// layoutBytes is the maximum size, in bytes, of the cache for layouts of answers.
 const layoutBytes = 64 << 20
 
-// New returns a reader; files holds the files that agents produced.
+// New returns a reader; files contains the files that agents produced.
 func New(store *db.Store, files blob.Store) Reader {
 	return Reader{store, report.New(store), engine.NewAssets(store), files, marks.NewLayouts(layoutBytes)}
 }
 
-// Reviews are people's verdicts on a task.
+// Reviews are people's verdicts on a task's questions and answers.
 type Reviews struct {
-	// OfQuestions are the reviews of questions as a whole, and OfAnswers are the reviews of single answers, both by
-	// question id. Withdrawn are the withdrawn reviews of both kinds.
+	// OfQuestions are the reviews of questions as a whole, OfAnswers are the reviews of single answers, and Withdrawn are
+	// the withdrawn reviews of both kinds. All are keyed by question id.
 	OfQuestions, OfAnswers, Withdrawn map[string][]review.Review
 }
 
-// Reviews reads people's verdicts on a task.
+// Reviews returns people's verdicts on a task.
 func (r Reader) Reviews(ctx context.Context, taskID uuid.UUID) (found Reviews, err error) {
 	found = Reviews{map[string][]review.Review{}, map[string][]review.Review{}, map[string][]review.Review{}}
 	all, err := review.New(r.store).List(ctx, taskID, "", "")
@@ -67,7 +67,7 @@ func (r Reader) Reviews(ctx context.Context, taskID uuid.UUID) (found Reviews, e
 	return found, err
 }
 
-// ItemsOf reads the items with these ids.
+// ItemsOf returns the items with the given ids, keyed by id.
 func (r Reader) ItemsOf(ctx context.Context, ids []int64) (map[int64]db.Item, error) {
 	items, err := r.report.ItemsByID(ctx, ids)
 	byID := make(map[int64]db.Item, len(items))
@@ -77,16 +77,16 @@ func (r Reader) ItemsOf(ctx context.Context, ids []int64) (map[int64]db.Item, er
 	return byID, err
 }
 
-// Cards reads questions of a task with their runs, in the order of ids; limit is the maximum number of characters
-// of each answer.
+// Cards returns the questions with the given ids, with everything that a page shows about each, in the order of ids.
+// limit is the maximum number of characters of each answer.
 func (r Reader) Cards(ctx context.Context, task db.Task, ids []int64, reviews Reviews,
 	limit int) ([]results.Card, error) {
 	items, err := r.report.ItemsByID(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
-	// Retries are read before the runs: if a retry ends in between, its new runs are shown, but never the old ones without
-	// the retry.
+	// Retries are read before the runs. If a retry ends in between, its new runs are then shown; the old runs are never
+	// shown without the retry.
 	retrying := map[int64]report.Retry{}
 	if task.HasResults && task.Status.IsActive() {
 		if retrying, err = r.report.Retrying(ctx, task.ID, ids); err != nil {
@@ -132,7 +132,7 @@ func (r Reader) Cards(ctx context.Context, task db.Task, ids []int64, reviews Re
 		card.Comments = commented[item.ID]
 		card.Withdrawn, card.Assets = reviews.Withdrawn[item.QuestionID], produced
 		card.Layouts, card.Allowance = r.layouts, allowance
-		// Likeness is shown only once the new runs are assessed.
+		// How alike the answers are is shown only once the new runs have been assessed.
 		if retry, is := retrying[item.ID]; is &&
 			(retry.Total == 0 || retry.Done < retry.Total || len(card.Question.Variants) == 0) {
 			card.Retry = &retry
@@ -142,7 +142,8 @@ func (r Reader) Cards(ctx context.Context, task db.Task, ids []int64, reviews Re
 	return inOrder(byID, ids), nil
 }
 
-// inOrder returns the cards in the order of ids, and marks turns that directly follow the previous turn.
+// inOrder returns the cards in the order of ids, and marks the cards whose question is the next turn of the
+// conversation of the card before.
 func inOrder(byID map[int64]results.Card, ids []int64) []results.Card {
 	cards := make([]results.Card, 0, len(ids))
 	for _, id := range ids {
@@ -157,7 +158,7 @@ func inOrder(byID map[int64]results.Card, ids []int64) []results.Card {
 	return cards
 }
 
-// newCard sums up the runs of a question.
+// newCard returns a card with a question and its runs, and counts the failed and missing ones.
 func newCard(item db.Item, runs []db.Run, number int) results.Card {
 	card := results.Card{Item: item, Runs: runs, Number: number}
 	keys := make([][]byte, len(runs))
@@ -175,30 +176,32 @@ func newCard(item db.Item, runs []db.Run, number int) results.Card {
 	return card
 }
 
-// cardsAtOnce is how many questions of a document are read at once. documentText is the maximum number of characters of
-// all answers in a document, and answerText is the maximum for one answer.
+// cardsAtOnce is how many questions of a document are in memory at once. documentText is the maximum number of
+// characters of all answers in a document, and answerText is the maximum for one answer.
 const (
 	cardsAtOnce  = 10
 	documentText = 16 << 20
 	answerText   = 20_000
 )
 
-// Contents selects the content of a document.
+// Contents says what a document contains.
 type Contents struct {
-	// Link is the address of a link that shows the document to people without an account; empty if there is none.
+	// Link is the path of a share link through which the document is read; empty if there is none.
 	Link string
-	// MayComment adds links to the comments of the link's readers: before all questions, and after each of them.
+	// MayComment adds links to the comments of the share link's readers: one before all questions, and one after each
+	// question.
 	MayComment bool
-	// OnlyAnswers leaves out the conclusions, the numbers and people's verdicts.
+	// OnlyAnswers leaves out the conclusions, the statistics and people's verdicts.
 	OnlyAnswers bool
 	// OnlyDiffering leaves out a question if all its runs have answers, the answers have the same content, and they agree
-	// with the standard answer. The remaining questions are in the order of risk.
+	// with the standard answer. The remaining questions are in order of risk.
 	OnlyDiffering bool
-	// Only holds the items to include; nil means all.
+	// Only holds the ids of the questions to include; nil means all.
 	Only map[int64]bool
 }
 
-// renderLink writes the link to the comments on a question or, for number 0, on the task, if readers may comment.
+// renderLink writes the link to the comments on a question or, if number is 0, on the whole task. It writes nothing
+// unless readers may comment.
 func (c Contents) renderLink(ctx context.Context, w io.Writer, number int) error {
 	if !c.MayComment {
 		return nil
@@ -206,8 +209,8 @@ func (c Contents) renderLink(ctx context.Context, w io.Writer, number int) error
 	return ui.CommentLink(c.Link, number).Render(ctx, w)
 }
 
-// Document prepares a task's report as one document. The returned function writes it, question by question. All data
-// come from one snapshot of the database.
+// Document prepares a task's report as one HTML document. write writes it, question by question. All data come from one
+// snapshot of the database.
 func (r Reader) Document(ctx context.Context, task db.Task,
 	contents Contents) (write func(context.Context, io.Writer) error, err error) {
 	snapshot, release, err := r.store.Snapshot(ctx)
@@ -230,8 +233,8 @@ func (r Reader) Document(ctx context.Context, task db.Task,
 	}, nil
 }
 
-// contained returns the questions that a document contains, and records in it how many were left out and how many were
-// chosen.
+// contained returns the questions that a document contains, and stores in d how many are left out because they do not
+// differ, and how many were chosen.
 func contained(d *results.Document, contents Contents) []report.Summary {
 	found := d.All
 	if contents.OnlyDiffering {
@@ -245,8 +248,8 @@ func contained(d *results.Document, contents Contents) []report.Summary {
 	return found
 }
 
-// judged reads the conclusions, numbers and sign-offs of a document, and returns people's verdicts; for a document that
-// has only answers, it reads none of these.
+// judged adds the conclusions, the statistics and the sign-offs to a document, and returns people's verdicts. It does
+// nothing for a document with only the answers.
 func (r Reader) judged(ctx context.Context, d *results.Document, contents Contents) (reviews Reviews, err error) {
 	if contents.OnlyAnswers {
 		return reviews, nil

@@ -26,7 +26,7 @@ import (
 	"wending/views/ui"
 )
 
-// ReportTypes are the content types of the reports, by format.
+// ReportTypes maps the formats of reports to their content types.
 var ReportTypes = map[string]string{
 	"csv":   "text/csv; charset=utf-8",
 	"xlsx":  "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
@@ -34,41 +34,42 @@ var ReportTypes = map[string]string{
 	"html":  "text/html; charset=utf-8",
 }
 
-// Reports writes the reports of a store's tasks.
+// Reports writes reports of tasks, as files in several formats.
 type Reports struct {
 	store  *db.Store
 	assets engine.Assets
 	reader Reader
 }
 
-// NewReports returns the Reports of a store; files holds the files that agents produced.
+// NewReports returns the Reports of a store; files contains the files that agents produced.
 func NewReports(store *db.Store, files blob.Store) Reports {
 	return Reports{store, engine.NewAssets(store), New(store, files)}
 }
 
-// reportWriter is a report being written, in any format.
+// reportWriter writes a report in one of the formats.
 type reportWriter interface {
 	Write(export.Item) error
 	Close() error
 }
 
-// flusher is a writer that can send its buffered data immediately.
+// flusher is implemented by writers that can send buffered data immediately.
 type flusher interface{ Flush() }
 
-// Order describes a requested report.
+// Order describes the report that a request asks for.
 type Order struct {
-	// Format is one of the formats in ReportTypes.
+	// Format is a key of ReportTypes.
 	Format        string
 	IncludeErrors bool
-	// Only holds the items to include; nil means all.
+	// Only holds the ids of the questions to include; nil means all.
 	Only map[int64]bool
-	// IsToJudge asks for a review workbook. Reviewer is the person whose verdicts it shows; empty means the newest
-	// verdicts.
+	// IsToJudge asks for a review workbook. Reviewer is the person whose verdicts it contains; empty means each question's
+	// newest verdict.
 	IsToJudge bool
 	Reviewer  string
 }
 
-// Prepare reads the head of a report, and returns a function that writes it while the database is read.
+// Prepare collects what a report needs before its questions. write then writes the report while it reads the questions
+// from the database.
 func (r Reports) Prepare(ctx context.Context, task db.Task,
 	order Order) (write func(context.Context, io.Writer) error, err error) {
 	format, includeErrors := order.Format, order.IncludeErrors
@@ -128,7 +129,7 @@ func (r Reports) Prepare(ctx context.Context, task db.Task,
 	}, nil
 }
 
-// numbers returns the summary for the first sheet of a workbook, and its sheets of numbers.
+// numbers returns the sentences for the first sheet of a workbook, and the sheets with statistics.
 func (r Reports) numbers(ctx context.Context, task db.Task,
 	head export.Report, pairs pairsOfTask) (lines []string, sheets []*export.Sheet, err error) {
 	locale := request.From(ctx).Locale
@@ -159,7 +160,7 @@ func (r Reports) numbers(ctx context.Context, task db.Task,
 	return numbers.Lines(locale), append(sheets, toolSheets(locale, tools)...), nil
 }
 
-// writeItems writes the questions with their runs.
+// writeItems writes the questions, each with its runs.
 func (r Reports) writeItems(ctx context.Context, task db.Task, order Order, head export.Report,
 	reviews map[string][]export.Review, pairs pairsOfTask, writer reportWriter) error {
 	var limit *int
@@ -178,7 +179,7 @@ func (r Reports) writeItems(ctx context.Context, task db.Task, order Order, head
 			number, last = number+1, item.QuestionID
 		}
 		if order.Only != nil && !order.Only[row.ID] {
-			return nil // left out, but counted for the numbers of later questions
+			return nil // left out, but counted, so that later questions keep their numbers
 		}
 		item.Number = number
 		for _, one := range reviews[item.QuestionID] {
@@ -196,7 +197,7 @@ func (r Reports) writeItems(ctx context.Context, task db.Task, order Order, head
 	})
 }
 
-// addAssets adds the files that the runs of an item produced.
+// addAssets adds to a question's runs the files that they produced.
 func (r Reports) addAssets(ctx context.Context, taskID uuid.UUID, itemID int64, item *export.Item) error {
 	byRun, err := r.assets.OfRuns(ctx, taskID, []int64{itemID})
 	if err != nil {
@@ -242,7 +243,7 @@ func newReport(task db.Task, planned db.Planned, statistics db.TaskStatistics, i
 	return report
 }
 
-// exportVariants returns the variants of a task that compares several.
+// exportVariants returns the variants of a task as reports describe them.
 func exportVariants(task db.Task) []export.Variant {
 	list := make([]export.Variant, len(task.Variants))
 	for n, variant := range task.Variants {
@@ -261,8 +262,8 @@ func exportVariants(task db.Task) []export.Variant {
 	return list
 }
 
-// exportEvaluators lists a task's evaluators. If two are versions of the same evaluator, their columns name the
-// version.
+// exportEvaluators returns a task's evaluators with the titles of their columns. If several have the same name, the
+// titles contain their versions.
 func exportEvaluators(evaluators []db.Evaluator) []export.Evaluator {
 	counts := map[string]int{}
 	for _, one := range evaluators {
@@ -278,7 +279,7 @@ func exportEvaluators(evaluators []db.Evaluator) []export.Evaluator {
 	return list
 }
 
-// exportTexts returns the information page of a workbook and the names of its sheets.
+// exportTexts returns the lines of a workbook's information sheet, and the names of all its sheets.
 func exportTexts(locale text.Locale, task db.Task, report export.Report, statistics db.TaskStatistics,
 	lines []string) export.Texts {
 	shown := func(t *time.Time) string {
@@ -320,11 +321,11 @@ func exportTexts(locale text.Locale, task db.Task, report export.Report, statist
 		}
 		summary[n][1] = line
 	}
-	texts.Info = slices.Concat(texts.Info[:1], summary, texts.Info[1:]) // after the name, before the figures
+	texts.Info = slices.Concat(texts.Info[:1], summary, texts.Info[1:]) // after the name, before the numbers
 	return texts
 }
 
-// reviewsByQuestion returns a task's reviews by question id.
+// reviewsByQuestion returns a task's reviews, keyed by question id.
 func (r Reports) reviewsByQuestion(ctx context.Context, taskID uuid.UUID) (map[string][]export.Review, error) {
 	found, err := review.New(r.store).List(ctx, taskID, "", "")
 	if err != nil {
@@ -349,7 +350,7 @@ func (r Reports) reviewsByQuestion(ctx context.Context, taskID uuid.UUID) (map[s
 	return reviews, nil
 }
 
-// nameOf returns the name of a task, and caches it in known; empty if the task was deleted.
+// nameOf returns the name of a task, which it caches in known; empty if the task was deleted.
 func (r Reports) nameOf(ctx context.Context, id uuid.UUID, known map[uuid.UUID]string) (string, error) {
 	name, isKnown := known[id]
 	if isKnown {
@@ -363,7 +364,7 @@ func (r Reports) nameOf(ctx context.Context, id uuid.UUID, known map[uuid.UUID]s
 	return task.Name, nil
 }
 
-// levelCounts lists the number of questions at each level.
+// levelCounts returns the numbers of questions at each level as text; levels without questions are left out.
 func levelCounts(locale text.Locale, statistics db.TaskStatistics) string {
 	var parts []string
 	for _, level := range measure.Levels {

@@ -11,7 +11,8 @@ import (
 	"wending/views/text"
 )
 
-// slicedMost is how many columns of a dataset the sheet of slices and the report's sentences about them cover.
+// slicedMost is the maximum number of a dataset's columns about which the sheet of slices and the report's sentences
+// say something.
 const slicedMost = 10
 
 // slicesSheet returns a sheet with one row per variant for each value of each column by which the task's questions can
@@ -57,7 +58,7 @@ func (r Reports) slicesSheet(ctx context.Context, task db.Task) (*export.Sheet, 
 	return sheet, nil
 }
 
-// newSlicesSheet returns the sheet without rows.
+// newSlicesSheet returns a sheet with the columns for slices, but without rows.
 func newSlicesSheet(locale text.Locale, task db.Task) *export.Sheet {
 	sheet := &export.Sheet{Name: locale.Text("export.sheet.slices")}
 	column := func(holds export.Cells, title string) {
@@ -90,7 +91,7 @@ func newSlicesSheet(locale text.Locale, task db.Task) *export.Sheet {
 	return sheet
 }
 
-// orBlank returns value, or an empty text if value is nil.
+// orBlank returns *value, or an empty text if value is nil.
 func orBlank(value *string) string {
 	if value == nil {
 		return ""

@@ -17,8 +17,8 @@ import (
 	"wending/views/summary"
 )
 
-// Summary reads a task's report in numbers, and the numbers of the values of the grouping's columns.
-// Default ratings of judges count only if withDefaults is true.
+// Summary returns the statistics of a task's report, including those for the values of the columns in grouping. Default
+// ratings of judges are used only if withDefaults is true.
 func (r Reader) Summary(ctx context.Context, task db.Task, grouping Grouping,
 	withDefaults bool) (summary.Summary, error) {
 	s := summary.Summary{Task: task, Columns: grouping.Columns, By: grouping.By, WithDefaults: withDefaults}
@@ -63,15 +63,15 @@ func (r Reader) Summary(ctx context.Context, task db.Task, grouping Grouping,
 	return s, err
 }
 
-// Grouping selects the columns of a dataset by which a summary groups the questions: By one in full, by each of
-// Columns in a sentence.
+// Grouping selects the columns of a dataset by which a summary groups the questions: by the column By in full, and by
+// each of Columns in one sentence.
 type Grouping struct {
 	Columns []report.Column
 	By      string
 }
 
-// spreads finds the values of each column with the lowest and the highest mean share, over all variants. Values of a
-// single question are left out, and columns without two other values.
+// spreads returns, for each column, the values with the lowest and the highest mean share over all variants. It leaves
+// out values that only one question has, and columns with fewer than two other values.
 func (r Reader) spreads(ctx context.Context, task db.Task, matrix [][]measure.ComparedQuestion,
 	columns []report.Column) (spreads []summary.Spread, err error) {
 	for _, column := range columns[:min(slicedMost, len(columns))] {
@@ -84,7 +84,7 @@ func (r Reader) spreads(ctx context.Context, task db.Task, matrix [][]measure.Co
 			for _, question := range questions {
 				share := shareOf(question, len(task.Evaluators) > 0)
 				if place, isKnown := values.Of(question.ID); isKnown && share != nil {
-					// a question's variants are not independent
+					// the results of a question's variants are not independent
 					shares[place].Add(*share, cmp.Or(question.Cluster, strconv.FormatInt(question.ID, 10)))
 				}
 			}
@@ -105,7 +105,8 @@ func (r Reader) spreads(ctx context.Context, task db.Task, matrix [][]measure.Co
 	return spreads, nil
 }
 
-// numbers reads the numbers and verdicts of each variant and, if the summary names a column, of each of its values.
+// numbers adds to s the statistics and verdicts of each variant and, if the summary is grouped by a column, of each
+// value of the column.
 func (r Reader) numbers(ctx context.Context, task db.Task, s *summary.Summary) (err error) {
 	if place := slices.Index(task.VariableNames, s.By); place >= 0 {
 		numbers, err := r.report.NumbersBy(ctx, task, place+1, s.WithDefaults)
@@ -123,9 +124,9 @@ func (r Reader) numbers(ctx context.Context, task db.Task, s *summary.Summary) (
 	return group.Wait()
 }
 
-// worstFirst sorts slices by pass rate and then by agreement, lowest first; unknown numbers come after known ones. If
-// there are several variants, the mean of their numbers counts. Values of a single question come after the others,
-// because one question says little, and the slice that combines several values comes last.
+// worstFirst returns slices ordered by pass rate and then by agreement, lowest first, where unknown values come after
+// known ones. With several variants, it compares the means over the variants. Values of a single question come after
+// the others, because one question says little; the slice that combines several values comes last.
 func worstFirst(all []report.Slice) []report.Slice {
 	const unknown = 2 // more than any share
 	mean := func(slice report.Slice, share func(report.SliceVariant) *float64) float64 {
@@ -157,7 +158,7 @@ func worstFirst(all []report.Slice) []report.Slice {
 	})
 }
 
-// judges reads the ratings of a task's judges.
+// judges returns the ratings by a task's judges, with their agreement with people.
 func (r Reader) judges(ctx context.Context, task db.Task, withDefaults bool) (judges []summary.Judge, err error) {
 	dimensions := tasks.JudgesOf(task)
 	numbers, err := r.report.Judges(ctx, task)
@@ -186,7 +187,8 @@ func (r Reader) judges(ctx context.Context, task db.Task, withDefaults bool) (ju
 // matrixMost is the maximum number of questions in the table of questions and variants.
 const matrixMost = 200
 
-// shareOf returns a variant's result for a question: the share of passes or, without verdicts, of equal answers.
+// shareOf returns a variant's result for a question: the share of its runs that passed or, without evaluators, the
+// agreement of its answers; nil if it is unknown.
 func shareOf(question measure.ComparedQuestion, isJudged bool) *float64 {
 	if isJudged {
 		return question.PassShare
@@ -194,7 +196,8 @@ func shareOf(question measure.ComparedQuestion, isJudged bool) *float64 {
 	return question.Agreement
 }
 
-// matrix returns the table of questions and variants, with the lowest shares first.
+// matrix returns the table of questions and variants, with the lowest mean shares first, and the number of all
+// questions.
 func (r Reader) matrix(ctx context.Context, all [][]measure.ComparedQuestion,
 	isJudged bool) (rows []summary.Row, total int, err error) {
 	total = len(all[0])
@@ -232,7 +235,7 @@ func (r Reader) matrix(ctx context.Context, all [][]measure.ComparedQuestion,
 	return rows, total, nil
 }
 
-// Agreements returns the questions' agreements, by variant number.
+// Agreements returns the agreements of the questions, for each variant number.
 func Agreements(task db.Task, matrix [][]measure.ComparedQuestion) map[int]measure.Sample {
 	known := map[int]measure.Sample{}
 	for n, questions := range matrix {
@@ -247,8 +250,8 @@ func Agreements(task db.Task, matrix [][]measure.ComparedQuestion) map[int]measu
 	return known
 }
 
-// Rank ranks the variants of a task by each measure; the rankings are keyed by measure, and measures without known
-// values are left out. Differences that are too small to matter are ignored.
+// Rank ranks the variants of a task by each measure, and returns the rankings keyed by measure. Measures without known
+// values are left out, and differences that are too small to matter are ignored.
 func Rank(task db.Task, matrix [][]measure.ComparedQuestion, matters measure.Matters) map[string]measure.Ranking {
 	measures := slices.DeleteFunc(slices.Clone(summary.MeasuresOf(len(task.Evaluators) > 0, task.Grouper() != nil)),
 		func(m summary.Measure) bool {
@@ -267,7 +270,7 @@ func Rank(task db.Task, matrix [][]measure.ComparedQuestion, matters measure.Mat
 	return rankings
 }
 
-// sameCurrency reports whether the targets' costs can be compared.
+// sameCurrency reports whether all targets have the same known currency, so that their costs can be compared.
 func sameCurrency(targets []db.Target) bool {
 	for _, target := range targets {
 		if target.Currency == nil || *target.Currency != *targets[0].Currency {
@@ -277,15 +280,15 @@ func sameCurrency(targets []db.Target) bool {
 	return true
 }
 
-// hasFailed reports whether a run of the n-th question has no answer.
+// hasFailed reports whether a run of the n-th question has no answer, in any variant.
 func hasFailed(matrix [][]measure.ComparedQuestion, n int) bool {
 	return slices.ContainsFunc(matrix, func(questions []measure.ComparedQuestion) bool {
 		return strings.Contains(questions[n].Letters, "-")
 	})
 }
 
-// worst returns the questions with the lowest share of passes or, without verdicts, of equal answers, whose failed runs
-// are reported apart; total is the number of questions below 1.
+// worst returns the questions with the lowest mean shares (shareOf), and the number of all questions below 1. Without
+// evaluators it leaves out questions with failed runs, which are reported elsewhere.
 func (r Reader) worst(ctx context.Context, matrix [][]measure.ComparedQuestion,
 	isJudged bool) (worst []summary.Worst, total int, err error) {
 	type place struct {
@@ -300,7 +303,7 @@ func (r Reader) worst(ctx context.Context, matrix [][]measure.ComparedQuestion,
 			if share := shareOf(questions[n], isJudged); share != nil {
 				shares.Add(*share, "")
 			}
-			// a single answer says nothing about the next one
+			// a single answer says nothing about how likely a new one is
 			if questions[n].Novelty != nil && len(questions[n].Letters)-strings.Count(questions[n].Letters, "-") > 1 {
 				novelties.Add(*questions[n].Novelty, "")
 			}

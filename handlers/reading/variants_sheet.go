@@ -11,7 +11,7 @@ import (
 	"wending/views/text"
 )
 
-// variantsSheet returns a sheet with a row for each variant of a task and its numbers, as on the page of variants.
+// variantsSheet returns a sheet with a row for each variant of a task and the same numbers as the page of variants.
 func variantsSheet(locale text.Locale, variants []export.Variant, numbers summary.Summary) *export.Sheet {
 	sheet := &export.Sheet{Name: locale.Text("export.sheet.variants")}
 	column := func(holds export.Cells, title string) {
@@ -63,7 +63,7 @@ func variantRow(row report.VariantStatistics, target string, verdicts measure.St
 	return append(cells, orBlank(tokens(row.TotalTokens)), orBlank(row.Cost), orBlank(row.Currency))
 }
 
-// number formats a number for a cell; empty if it is unknown.
+// number formats a number for a cell; the cell is empty if value is nil.
 func number(value *float64) string {
 	if value == nil {
 		return ""
@@ -71,7 +71,7 @@ func number(value *float64) string {
 	return strconv.FormatFloat(*value, 'f', -1, 64)
 }
 
-// ends formats both ends of an interval; empty if there is none.
+// ends returns the cells with both ends of an interval, which are empty if there is none.
 func ends(interval measure.Interval) []string {
 	if len(interval) != 2 {
 		return []string{"", ""}
@@ -87,8 +87,8 @@ func tokens(count *int64) *string {
 	return &written
 }
 
-// toolSheets returns the sheets on the tools that a task's runs called, and on the runs that took a different path;
-// empty without tools.
+// toolSheets returns a sheet about the tools that a task's runs called and a sheet about the runs that took another
+// path; nil if no tools were called.
 func toolSheets(locale text.Locale, tools engine.ToolReport) (sheets []*export.Sheet) {
 	if len(tools.Tools) == 0 {
 		return nil
