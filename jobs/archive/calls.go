@@ -45,7 +45,7 @@ const (
 	maxThumbnails = time.Minute
 )
 
-// eventLine is a line of eventsName: consecutive events of a run.
+// eventLine is a line of the part eventsName: consecutive events of a run.
 type eventLine struct {
 	upkeep.RunPlace
 	Events list[oneEvent] `json:"events"`
@@ -56,10 +56,10 @@ type oneEvent event.Event
 func (oneEvent) listName() string { return "events" }
 func (oneEvent) listLimit() int   { return maxEventsOfLine }
 
-// toolLine is a line of toolsName.
+// toolLine is a line of the part toolsName.
 type toolLine upkeep.ArchivedTool
 
-// assetLine is a line of assetsName.
+// assetLine is a line of the part assetsName.
 type assetLine struct {
 	upkeep.ArchivedAsset
 	CreatedAt *moment `json:"created_at"`
@@ -68,7 +68,7 @@ type assetLine struct {
 	File string `json:"file,omitempty"`
 }
 
-// sampleLine is a line of samplesName.
+// sampleLine is a line of the part samplesName.
 type sampleLine struct {
 	Seed         int64            `json:"seed"`
 	IsStratified bool             `json:"is_stratified"`
@@ -125,7 +125,7 @@ func sizeOfEvent(d event.Data) int {
 // writeAssets writes the files that agents produced in the current runs, storing equal content only once, and a list
 // of these files. A copy that has vanished is listed without its file.
 func (a *Archiver) writeAssets(ctx context.Context, task db.Task, files *members) error {
-	names := map[string]string{} // maps the keys of the copies written so far to their names
+	names := map[string]string{} // maps the keys of the copies written so far to the names of their parts
 	var list []assetLine
 	err := upkeep.NewArchives(a.Store).EachAsset(ctx, task.ID, func(one upkeep.ArchivedAsset) error {
 		list = append(list, assetLine{ArchivedAsset: one, CreatedAt: momentOf(one.CreatedAt),
@@ -242,7 +242,7 @@ func (c *calls) close() {
 	}
 }
 
-// enter checks that a line belongs to a run of the archive, and that the lines of a run follow each other.
+// enter checks that a line belongs to a run of the archive, and that the lines of each run are consecutive.
 func (c *calls) enter(check *checker, place upkeep.RunPlace) {
 	c.runs.checkRead(check, place)
 	if check.wrong != nil || place == c.place {
@@ -369,7 +369,7 @@ func (c *calls) nextTool() (*upkeep.ArchivedTool, int, error) {
 // assetID returns a new id for a file of the archive: its original id may already be in use in this installation.
 func (r *runs) assetID(id uuid.UUID) uuid.UUID { return uuid.NewSHA1(r.task.Task.ID, id[:]) }
 
-// assetOfLine is a file with its line in the list of files.
+// assetOfLine is a file with the number of its line in the part assetsName.
 type assetOfLine struct {
 	upkeep.ArchivedAsset
 	line int

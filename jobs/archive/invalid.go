@@ -61,7 +61,8 @@ var Problems = []string{
 	ProblemMany, ProblemValue, ProblemChanged, ProblemUnknown, ProblemParts,
 }
 
-// The keys of texts that describe valid values. Some of them also apply to parameters of requests.
+// The keys, below error.range in the catalogues, of texts that describe valid values. Some of the texts also describe
+// parameters of requests.
 const (
 	wantAdaptive = "adaptive"
 	wantAddress  = "address"
@@ -148,13 +149,13 @@ func valueError(member, want string, arguments ...any) *Error {
 	return e
 }
 
-// name checks a single-line text.
+// name checks a text of one line; most is its maximum length in characters.
 func (c *checker) name(member, text string, most int) {
 	c.require(utf8.RuneCountInString(text) <= most && !strings.ContainsFunc(text, unicode.IsControl), member, wantText,
 		"Max", most)
 }
 
-// text checks a text that may have several lines.
+// text checks a text that may have several lines; most is its maximum length in characters.
 func (c *checker) text(member string, text *string, most int) {
 	if text != nil {
 		c.require(utf8.RuneCountInString(*text) <= most && !strings.ContainsRune(*text, 0), member, wantStorable, "Max", most)
@@ -227,7 +228,7 @@ func (m *moment) time() *time.Time {
 // list is a list of at most maxList values: a line of many empty values would take many times its size in memory.
 type list[T listed] []T
 
-// listed is implemented by values whose errors name the member that lists them.
+// listed is implemented by the elements of a list. listName is the member that holds the list, for errors.
 type listed interface{ listName() string }
 
 // numerous is implemented by values that may occur more than maxList times in a list.

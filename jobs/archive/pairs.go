@@ -11,7 +11,7 @@ import (
 // maxPairVerdicts is the maximum number of verdicts on a pair.
 const maxPairVerdicts = 1000
 
-// pairLine is a line of pairsName: two variants' answers to a question, with people's verdicts.
+// pairLine is a line of the part pairsName: two variants' answers to a question, with people's verdicts.
 type pairLine struct {
 	upkeep.PairPlace
 	RunA      int               `json:"run_a"`
@@ -53,7 +53,7 @@ func (r *reader) pairs(of *runs) (all []upkeep.ArchivedPair, err error) {
 	return all, err
 }
 
-// checkPairVerdicts checks people's verdicts on a pair, one of each person at most, and returns them in the form that
+// checkPairVerdicts checks people's verdicts on a pair, at most one from each person, and returns them in the form that
 // the store expects.
 func checkPairVerdicts(c *checker, all list[pairVerdict]) (verdicts []upkeep.ArchivedPairVerdict) {
 	by := map[string]bool{}

@@ -481,7 +481,7 @@ func (i *item) check(h header, seen map[string]bool) error {
 	return c.err()
 }
 
-// checkCorrections checks people's groupings of a question's answers, one for each variant at most.
+// checkCorrections checks people's groupings of a question's answers, at most one for each variant.
 func checkCorrections(c *checker, all list[corrected], variants int) {
 	seen := map[int]bool{}
 	for place := range all {
@@ -657,7 +657,7 @@ func (r *runs) checkKnown(c *checker, one upkeep.RunPlace) {
 	c.number("run_index", &one.RunIndex, 1, repeats)
 }
 
-// runLine is a line of runsName.
+// runLine is a line of the part runsName.
 type runLine struct {
 	upkeep.ArchivedRun
 	CreatedAt *moment `json:"created_at"`
