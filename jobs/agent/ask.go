@@ -29,8 +29,8 @@ import (
 	"wending/jobs/agent/protocol"
 )
 
-// idleTime is how long an unused connection is kept: less than the five seconds after which common servers close
-// theirs, because a call on a connection that is being closed fails.
+// idleTime is how long an unused connection is kept. It is shorter than the five seconds after which common servers
+// close theirs, because a call fails if the server is closing the connection.
 const idleTime = 4 * time.Second
 
 // Client calls agents through a Guard. It is safe for concurrent use.
@@ -194,7 +194,7 @@ func (c *Client) ask(ctx context.Context, q protocol.Request, start time.Time) p
 	return answer
 }
 
-// continueJob waits for an accepted job.
+// continueJob waits for an accepted job and returns its answer.
 func (c *Client) continueJob(ctx context.Context, q protocol.Request, job protocol.Job) protocol.Answer {
 	watcher := c.watch(q)
 	answer := c.await(ctx, q, job, watcher)

@@ -15,7 +15,7 @@ const (
 	RetryServerError = "5xx"
 )
 
-// RetryKinds lists all kinds of failures, which saved targets retry by default.
+// RetryKinds lists all kinds. By default, calls to saved targets are retried after any of them.
 var RetryKinds = []string{RetryTimeout, RetryNetwork, RetryTooMany, RetryServerError}
 
 // RetryTyped lists the kinds that are retried if the agent's address was typed instead of saved as a target.

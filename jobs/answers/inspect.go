@@ -123,7 +123,7 @@ func (b *builder) readArchive(ctx context.Context, content []byte) error {
 	return nil
 }
 
-// logReader reads members of a log, up to a total size.
+// logReader reads members of a log. left is the number of bytes that it may still read in total.
 type logReader struct{ left int64 }
 
 func (r *logReader) read(file *zip.File) (json.RawMessage, error) {

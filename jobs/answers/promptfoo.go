@@ -142,7 +142,7 @@ func (r promptfooResult) run() Run {
 	return run
 }
 
-// question returns the question of a test: the variable question, else the only variable, else the rendered prompt.
+// question returns the question of a test: the variable named question, or the only variable, or the rendered prompt.
 func (t promptfooTest) question(r promptfooResult) question {
 	variables := membersOf(r.Vars)
 	if variables == nil {

@@ -38,7 +38,7 @@ const (
 var Mappable = []string{dataset.ColumnQuestion, columnAnswer, dataset.ColumnID, columnRun, dataset.ColumnAnswer,
 	columnVariant}
 
-// Roles are all roles of columns.
+// Roles lists the roles that a Column may have, other than the empty one.
 var Roles = slices.Concat(ofItem, ofRun, []string{Variable})
 
 // ofItem are the columns that describe the question, ofRun those that describe a run. Any other column is a variable.
@@ -213,7 +213,7 @@ func (b *builder) readTable(ctx context.Context, content []byte) error {
 	}), func() bool { return h != nil })
 }
 
-// orNoTable returns err or, if err is nil but no table was found, the error that its columns are missing.
+// orNoTable returns err or, if err is nil but no table was found, an error that names the missing columns.
 func (b *builder) orNoTable(err error, isThere func() bool) error {
 	if err == nil && !isThere() {
 		return problem(dataset.CodeSchemaInvalid, "answers_missing", "Missing",
@@ -312,7 +312,7 @@ func unquoted(cell string) string {
 	return cell
 }
 
-// fields are the values of a row or a run, by role.
+// fields maps roles to the values of a row or a run.
 type fields map[string]string
 
 // read reads the fields that describe the question.

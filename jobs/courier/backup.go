@@ -54,7 +54,7 @@ type Backup struct {
 	ProgressEvery time.Duration
 }
 
-// BackupContent is what a backup contains.
+// BackupContent summarises a backup.
 type BackupContent struct {
 	BackupManifest
 	// Files counts the files in folders.
@@ -129,7 +129,7 @@ type packer struct {
 // Write implements io.Writer.
 func (p *packer) Write(part []byte) (int, error) { return p.zip.Write(part) }
 
-// compress begins another part.
+// compress begins another part with the given compression level.
 func (p *packer) compress(level int) (err error) {
 	if p.zip != nil {
 		if err := p.zip.Close(); err != nil {
@@ -237,7 +237,7 @@ func (w *backupWriter) addFolder(ctx context.Context, folderName, folder string)
 	})
 }
 
-// CheckBackup reads a backup as a whole, including the database in it.
+// CheckBackup reads a backup as a whole, including the database in it. An error means that it is damaged or incomplete.
 func CheckBackup(ctx context.Context, file io.Reader) (content BackupContent, err error) {
 	compressed, err := gzip.NewReader(file)
 	if err != nil {

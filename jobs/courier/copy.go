@@ -132,7 +132,7 @@ func (c *Collector) drop(ctx context.Context, copied engine.AssetCopy) error {
 	return nil
 }
 
-// fetch writes a file's content.
+// fetch writes a file's content, which it downloads unless it came inline, and returns its size in bytes.
 func (c *Collector) fetch(ctx context.Context, claimed engine.ClaimedAsset, to io.Writer) (size int64, err error) {
 	if claimed.OriginalURL == nil {
 		if int64(len(claimed.Content)) > c.MaxBytes {

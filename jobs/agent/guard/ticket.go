@@ -13,7 +13,7 @@ import (
 // typing its address into another task is not enough.
 const TicketHeader = "Wending-Demo"
 
-// Ticket returns the headers of the demo's tasks; nil means that there is no ticket.
+// Ticket returns the headers that carry a ticket; nil if the ticket is empty.
 func Ticket(ticket string) map[string]string {
 	if ticket == "" {
 		return nil

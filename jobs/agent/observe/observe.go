@@ -120,7 +120,7 @@ func (w *Watcher) other(name string, v wire.Value) {
 	}
 }
 
-// raw returns a value as JSON or, if that is too long, the beginning of it as a JSON string.
+// raw returns a value as JSON or, if it is too long or not valid JSON, its beginning as a JSON string.
 func (w *Watcher) raw(v wire.Value) json.RawMessage {
 	if v.Kind == wire.Null {
 		return nil
@@ -167,7 +167,7 @@ func (w *Watcher) more(key, piece string) {
 	}
 }
 
-// end reports that a tool call is complete, with its output if it is known.
+// end reports the end of a tool call, with its status and, if it is known, its output.
 func (w *Watcher) end(key, status string, output json.RawMessage) {
 	known := w.calls[key]
 	if known == nil {

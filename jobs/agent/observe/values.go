@@ -62,7 +62,7 @@ func (w *Watcher) percentOf(v wire.Value) *float64 {
 	return &percent
 }
 
-// statusOf maps the protocols' words for the status of a node or a tool to the common ones.
+// statusOf maps the protocols' words for the status of a node or a tool to the statuses of package event.
 func statusOf(word string) string {
 	switch word = strings.ToLower(word); {
 	case word == "":

@@ -39,7 +39,7 @@ var finishes = map[string]Finish{
 	"tool_calls":           FinishTools, "tool_use": FinishTools, "function_call": FinishTools,
 }
 
-// interruptions are the words for an answer that the agent could not finish, and which is therefore incomplete.
+// interruptions are the words for an answer that the agent could not finish, so that it is incomplete.
 var interruptions = map[string]bool{
 	"error": true, "insufficient_system_resource": true, "network_error": true, "abort": true, "aborted": true,
 }

@@ -438,8 +438,8 @@ func (s *strict) answer(broken error) Answer {
 	return s.unread()
 }
 
-// contentText returns the text of parts: a string, or a list of objects with or without text, as in the content of
-// chat protocols.
+// contentText returns the text in the content of a chat message, which is a string or a list of parts with or without
+// text.
 func contentText(v wire.Value) []byte {
 	if v.Kind == wire.String {
 		return v.Text

@@ -36,7 +36,7 @@ type Tap interface {
 	Value(e wire.Event)
 }
 
-// told is the part of the answer that a Tap has received: its length and hash.
+// told identifies the part of the answer that a Tap has received by its length and hash.
 type told struct {
 	length int
 	hash   maphash.Hash

@@ -20,7 +20,7 @@ type Passage struct {
 	IsCut bool
 }
 
-// maxTried is how many brackets of a text are tried, so that a text consisting of brackets does not take long.
+// maxTried is the maximum number of brackets at which parsing is tried: a text full of brackets would take too long.
 const maxTried = 400
 
 // The marks that reasoning models put around their thoughts.

@@ -166,7 +166,7 @@ func (f format) linksApart(fact Fact) string {
 	return text.String()
 }
 
-// value renders the value of a fact, with its words as links.
+// value renders a fact's value, with its links unless they are written apart from it.
 func (f format) value(fact Fact) string {
 	if f.areLinksApart {
 		return f.escape(fact.Value)

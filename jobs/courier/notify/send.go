@@ -36,7 +36,7 @@ type Target struct {
 type Outcome struct {
 	// Status is the HTTP status of the response, 0 if there was none.
 	Status int
-	// Error is the reason of the failure, without secrets; empty if the receiver accepted the message.
+	// Error is the reason for the failure, without secrets; empty if the receiver accepted the message.
 	Error string
 	// IsFinal reports that the receiver wants no further attempt; RetryAfter is how long it asks senders to wait.
 	IsFinal    bool
