@@ -22,7 +22,7 @@ import (
 type TracingConfig struct {
 	// Endpoint is the collector's base address for OTLP over HTTP; empty means that nothing is traced.
 	Endpoint string
-	// Headers are sent with each export: name=value, separated by commas, with values as in URLs.
+	// Headers are sent with each export: pairs of name=value, separated by commas, with percent-encoded values.
 	Headers string
 	Version string
 	Log     *slog.Logger

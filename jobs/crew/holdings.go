@@ -21,7 +21,7 @@ type Holdings struct {
 	mayDiffer atomic.Bool
 
 	mu    sync.Mutex
-	units map[int64]int // unit → epoch
+	units map[int64]int // maps the ids of units to their epochs
 	lanes map[uuid.UUID]bool
 }
 
@@ -30,7 +30,7 @@ func NewHoldings() *Holdings {
 	return &Holdings{units: map[int64]int{}, lanes: map[uuid.UUID]bool{}}
 }
 
-// claim runs a claim and records its units.
+// claim calls the function claim, and records the units that it returns.
 func (h *Holdings) claim(claim func() (db.Claim, error)) (db.Claim, error) {
 	h.claiming.RLock()
 	defer h.claiming.RUnlock()

@@ -17,8 +17,9 @@ type acceptedJob struct {
 	request protocol.Request
 }
 
-// followJob prepares a request to an agent that accepts jobs: the request continues the job of an earlier holder of
-// the unit, and a new job is stored, so that another worker can wait for it instead of repeating the question.
+// followJob prepares a request to an agent that accepts jobs. If an earlier holder of the unit has started a job, the
+// request continues it. Otherwise the job that the agent accepts is stored, so that another worker can wait for it
+// instead of repeating the question.
 func (a *asking) followJob(c *crew, unit *claimed, request *protocol.Request) {
 	request.Leaving = c.Leaving
 	if a.job == nil && unit.Resume != nil {

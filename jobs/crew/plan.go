@@ -14,7 +14,7 @@ const (
 	// besideOthers is the maximum time for which a lane waits for a rate-limit slot while other targets could use the
 	// lane.
 	besideOthers = 50 * time.Millisecond
-	// leastPace is the minimum duration of a call that is assumed when lanes are allocated.
+	// leastPace is the shortest duration of a call that is assumed when lanes are allocated.
 	leastPace = time.Millisecond
 )
 

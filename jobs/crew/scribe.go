@@ -414,7 +414,7 @@ func endTool(tool *engine.Tool, at int, reason string) {
 	tool.Status, tool.EndedMS, tool.Error = event.Failed, &at, &reason
 }
 
-// take returns the events since the last take. A call that has been open for a while is marked as in flight.
+// take returns what is to be stored since the last take. A call that has been open for longCall is marked as in flight.
 func (c *Call) take(isOpen bool) (entry engine.JournalEntry, hasNews bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

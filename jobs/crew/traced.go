@@ -19,8 +19,9 @@ const (
 	callsGrouper = "call grouping model"
 )
 
-// beginSpan begins the span of a unit's call, if calls are traced, in the trace that the request names. end describes
-// the outcome. The span has no texts of questions, answers or errors, which may contain what operators must not see.
+// beginSpan begins the span of a unit's call, if calls are traced, in the trace that the request names. The caller must
+// call end with the outcome. The span has no texts of questions, answers or errors, which may contain what operators
+// must not see.
 func (c *crew) beginSpan(ctx context.Context, name string, unit *claimed,
 	request protocol.Request) (of context.Context, end func(protocol.Answer)) {
 	if c.Tracer == nil {
