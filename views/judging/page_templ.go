@@ -26,11 +26,11 @@ import (
 type Judging struct {
 	results.Report
 	Card results.Card
-	// Reasons are the reasons that a verdict may have.
+	// Reasons are the reasons that can be given with a verdict.
 	Reasons []string
 	// ClaimedBy are the other reviewers who are judging the question now.
 	ClaimedBy []string
-	// Passable is how many questions can be passed together; 0 if only a part of the queue is shown.
+	// Passable is the number of questions that can be passed together; 0 if only a part of the queue is shown.
 	Passable int
 }
 
@@ -43,7 +43,7 @@ func (j Judging) likeness() report.Likeness {
 	return j.Card.Question.Likeness(1)
 }
 
-// maxLetters is how many letters a finding shows.
+// maxLetters is the maximum number of letters that a finding shows.
 const maxLetters = 6
 
 // reasonKeys are the keyboard keys for the reasons that every project has.
@@ -272,7 +272,7 @@ func (j Judging) nextHref() string {
 	return paths.WithQuery(paths.NextReview(j.Task.ID), values)
 }
 
-// leaveHref leads to the question among the answers, with the filters and the order of the queue.
+// leaveHref returns the address of the question among the answers, with the filters and the order of the queue.
 func (j Judging) leaveHref() string {
 	values := j.Values()
 	values.Set("sort", j.Query.Sort)

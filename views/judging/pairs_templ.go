@@ -773,7 +773,7 @@ func preferredRow(p Pairs, name string, count, direction int) templ.Component {
 	})
 }
 
-// preferredText states how often the first variant is preferred, and whether that may be chance.
+// preferredText returns a text about how many times people preferred the first variant, and whether that may be chance.
 func preferredText(locale text.Locale, name string, p review.Preferred) string {
 	switch {
 	case p.Verdicts == 0:

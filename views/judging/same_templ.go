@@ -23,20 +23,20 @@ import (
 // SameForm is the list of questions whose answers have the same content, and the typed values of its form.
 type SameForm struct {
 	Same
-	// Questions are the texts of the questions that can be passed, by item id.
+	// Questions maps the item ids of the questions that can be passed to their texts.
 	Questions map[int64]string
 	// Batches are the batches that were passed before.
 	Batches  []review.Batch
 	Reviewer string
-	// Kept are the numbers that stay ticked; nil means all.
+	// Kept are the numbers of the questions that stay ticked; nil means all.
 	Kept    map[int]bool
 	Problem string
 }
 
-// sameChars is how many characters of a question a line shows.
+// sameChars is the number of characters of a question that a line shows.
 const sameChars = 120
 
-// SamePage lists the questions whose answers have the same content, passes the ticked ones, and undoes that.
+// SamePage lists the questions whose answers have the same content, with forms that pass the ticked ones and undo that.
 func SamePage(frame ui.Frame, r results.Report, f SameForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -442,7 +442,7 @@ func SamePage(frame ui.Frame, r results.Report, f SameForm) templ.Component {
 	})
 }
 
-// sum shows how many questions can be passed, and why others cannot.
+// sum returns a text about how many questions can be passed, and why others cannot.
 func (f SameForm) sum(locale text.Locale) string {
 	all := len(f.Passable) + f.Judged + f.Failed + f.Against + f.WithFiles
 	said := locale.Text("review.same.sum", "All", all, "Count", len(f.Passable))

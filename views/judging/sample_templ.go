@@ -35,7 +35,7 @@ type Samples struct {
 // proposedSize is the size of a sample that is enough for most judges (metrics.md).
 const proposedSize = 60
 
-// left returns how many questions are in no sample yet.
+// left returns the number of questions that are in no sample yet.
 func (s Samples) left(r results.Report) int {
 	left := r.Task.TotalItems
 	for _, sample := range s.Drawn {

@@ -29,8 +29,8 @@ func (f SignOffForm) reviewersPerItem(task db.Task) string {
 	return ""
 }
 
-// settingsPart sets how a task is reviewed: what stays hidden from reviewers until they have judged, and how many
-// people's verdicts complete a question.
+// settingsPart is the form for how a task is reviewed: what stays hidden from reviewers until they have judged, and how
+// many people's verdicts complete a question.
 func settingsPart(task db.Task, typed SignOffForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

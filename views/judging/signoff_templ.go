@@ -68,7 +68,7 @@ func agreement(r results.Report) (alpha *float64, questions int) {
 	return measure.Alpha(units)
 }
 
-// SignOffPage sums up a review, and signs it off.
+// SignOffPage shows the state of a review, and has the form that signs it off.
 func SignOffPage(frame ui.Frame, r results.Report, signed []review.SignOff, typed SignOffForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1236,7 +1236,7 @@ func openHref(r results.Report, opinion, filter string) string {
 	return paths.WithQuery(paths.Results(r.Task.ID), results.Query{Review: opinion, Filter: filter}.Values())
 }
 
-// questionLinks links to questions with the given opinion, in the order of a review: those of one stage together.
+// questionLinks links to questions with the given opinion, in the order of a review, grouped by stage.
 func questionLinks(r results.Report, label, opinion string, items []report.Summary) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

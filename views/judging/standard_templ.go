@@ -26,7 +26,7 @@ type Standard struct {
 	Answer, Note, Problem string
 }
 
-// StandardPage has the form that saves the dataset's next version with another standard answer to a question.
+// StandardPage has the form that saves the dataset's next version with a new standard answer to a question.
 func StandardPage(frame ui.Frame, s Standard) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

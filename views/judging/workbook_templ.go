@@ -299,7 +299,7 @@ func workbookPart(task db.Task, reviewer string, hasAccount bool, w Workbook) te
 	})
 }
 
-// conflictLine returns the workbook's verdict and the current one.
+// conflictLine returns a text with the workbook's verdict and the current one.
 func conflictLine(locale text.Locale, c WorkbookConflict) string {
 	theirs := locale.Text("judging.withdrawn")
 	if c.Theirs != nil {

@@ -921,7 +921,7 @@ func missedBy(omissions []measure.Fact, run int) (missing report.Facts) {
 	return missing
 }
 
-// ChangedLine writes a changed fact on one line: the earlier value and the later one.
+// ChangedLine returns a changed fact on one line: the earlier value and the later one.
 func ChangedLine(fact measure.Fact) string {
 	said := fact.Label
 	for n, value := range inOrderOfRuns(fact.Values) {

@@ -19,7 +19,8 @@ import (
 	"wending/views/text"
 )
 
-// maxConflicts and maxOmissions are how many facts of a question are listed; the rest is counted.
+// maxConflicts and maxOmissions are the maximum numbers of facts of a question that are listed; further ones are only
+// counted.
 const (
 	maxConflicts = 12
 	maxOmissions = 6
@@ -63,7 +64,7 @@ func Stated(standardAnswer string, expected report.ExpectedFacts, differing repo
 			var templ_7745c5c3_Var2 string
 			templ_7745c5c3_Var2, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.facts"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 28, Col: 62}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 29, Col: 62}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var2))
 			if templ_7745c5c3_Err != nil {
@@ -88,7 +89,7 @@ func Stated(standardAnswer string, expected report.ExpectedFacts, differing repo
 					var templ_7745c5c3_Var3 string
 					templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.expected") + text.T(ctx, "word.colon") + about(fact))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 34, Col: 84}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 35, Col: 84}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var3))
 					if templ_7745c5c3_Err != nil {
@@ -106,7 +107,7 @@ func Stated(standardAnswer string, expected report.ExpectedFacts, differing repo
 					var templ_7745c5c3_Var4 string
 					templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(label)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 36, Col: 16}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 37, Col: 16}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var4))
 					if templ_7745c5c3_Err != nil {
@@ -121,7 +122,7 @@ func Stated(standardAnswer string, expected report.ExpectedFacts, differing repo
 					var templ_7745c5c3_Var5 string
 					templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(" ")
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 39, Col: 11}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 40, Col: 11}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var5))
 					if templ_7745c5c3_Err != nil {
@@ -160,7 +161,7 @@ func Stated(standardAnswer string, expected report.ExpectedFacts, differing repo
 					var templ_7745c5c3_Var8 string
 					templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(" ")
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 42, Col: 12}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 43, Col: 12}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
 					if templ_7745c5c3_Err != nil {
@@ -173,7 +174,7 @@ func Stated(standardAnswer string, expected report.ExpectedFacts, differing repo
 					var templ_7745c5c3_Var9 string
 					templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs("×" + strconv.Itoa(len(value.Runs)) + rareRuns(n, value.Runs))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 43, Col: 91}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 44, Col: 91}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
 					if templ_7745c5c3_Err != nil {
@@ -186,7 +187,7 @@ func Stated(standardAnswer string, expected report.ExpectedFacts, differing repo
 					var templ_7745c5c3_Var10 string
 					templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinStringErrs(" ")
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 44, Col: 12}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 45, Col: 12}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var10))
 					if templ_7745c5c3_Err != nil {
@@ -227,7 +228,7 @@ func Stated(standardAnswer string, expected report.ExpectedFacts, differing repo
 	})
 }
 
-// about returns the words around a fact.
+// about returns the words around a fact, which the page shows next to its values.
 func about(fact measure.Fact) string {
 	values := make([]string, len(fact.Values))
 	for n, value := range fact.Values {
@@ -306,7 +307,7 @@ func covers(fact measure.Fact, expected measure.ExpectedFact) bool {
 		!slices.ContainsFunc(expected.Values, func(value measure.Value) bool { return !has(value.Value) })
 }
 
-// states reports whether a claim is one of the values of a fact on which answers differ.
+// states returns a function that reports whether a claim states a value of a fact on which answers differ.
 func states(fact measure.Fact, value measure.Value) func(facts.Fact) bool {
 	return func(one facts.Fact) bool { return one.Kind == fact.Kind && one.Value == value.Value }
 }
@@ -352,7 +353,7 @@ func statedValue(value, id string) templ.Component {
 			var templ_7745c5c3_Var12 templ.SafeURL
 			templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL("#" + id))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 158, Col: 35}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 159, Col: 35}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
 			if templ_7745c5c3_Err != nil {
@@ -365,7 +366,7 @@ func statedValue(value, id string) templ.Component {
 			var templ_7745c5c3_Var13 string
 			templ_7745c5c3_Var13, templ_7745c5c3_Err = templ.JoinStringErrs(unmarked(value))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 158, Col: 55}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 159, Col: 55}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var13))
 			if templ_7745c5c3_Err != nil {
@@ -379,7 +380,7 @@ func statedValue(value, id string) templ.Component {
 			var templ_7745c5c3_Var14 string
 			templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinStringErrs(unmarked(value))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 160, Col: 19}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 161, Col: 19}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var14))
 			if templ_7745c5c3_Err != nil {
@@ -390,8 +391,9 @@ func statedValue(value, id string) templ.Component {
 	})
 }
 
-// standardValue returns which of a fact's values the standard answer states; empty if it states none of them or, about
-// something else, several. Values that contradict the standard answer are never among them.
+// standardValue returns which of a fact's values the standard answer states. It is empty if the standard answer states
+// none of them, or several, which are then about different things. Values that contradict the standard answer are never
+// among them.
 func standardValue(fact measure.Fact, expected *measure.ExpectedFact, standard []facts.Fact) (stated string) {
 	if expected != nil {
 		return expected.Value
@@ -438,7 +440,7 @@ func agrees(isStandard bool) templ.Component {
 			var templ_7745c5c3_Var16 string
 			templ_7745c5c3_Var16, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.facts.standard"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 185, Col: 62}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 187, Col: 62}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var16))
 			if templ_7745c5c3_Err != nil {
@@ -483,7 +485,7 @@ func moreConflicts(count int) templ.Component {
 			var templ_7745c5c3_Var18 string
 			templ_7745c5c3_Var18, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.facts.more", "Count", count-maxConflicts))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 192, Col: 84}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 194, Col: 84}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var18))
 			if templ_7745c5c3_Err != nil {
@@ -527,7 +529,7 @@ func omitted(title string, omissions []measure.Fact, write func(measure.Fact) st
 		var templ_7745c5c3_Var20 string
 		templ_7745c5c3_Var20, templ_7745c5c3_Err = templ.JoinStringErrs(title + text.T(ctx, "word.colon"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 199, Col: 37}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 201, Col: 37}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var20))
 		if templ_7745c5c3_Err != nil {
@@ -551,7 +553,7 @@ func omitted(title string, omissions []measure.Fact, write func(measure.Fact) st
 			var templ_7745c5c3_Var21 string
 			templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.JoinStringErrs(write(fact))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 204, Col: 22}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 206, Col: 22}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var21))
 			if templ_7745c5c3_Err != nil {
@@ -570,7 +572,7 @@ func omitted(title string, omissions []measure.Fact, write func(measure.Fact) st
 			var templ_7745c5c3_Var22 string
 			templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.facts.more", "Count", len(omissions)-maxOmissions))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 207, Col: 79}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 209, Col: 79}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var22))
 			if templ_7745c5c3_Err != nil {
@@ -616,7 +618,7 @@ func Expected(expected report.ExpectedFacts) templ.Component {
 			var templ_7745c5c3_Var24 string
 			templ_7745c5c3_Var24, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.expected"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 216, Col: 73}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 218, Col: 73}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var24))
 			if templ_7745c5c3_Err != nil {
@@ -639,7 +641,7 @@ func Expected(expected report.ExpectedFacts) templ.Component {
 					var templ_7745c5c3_Var25 string
 					templ_7745c5c3_Var25, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.expected") + text.T(ctx, "word.colon"))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 220, Col: 70}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 222, Col: 70}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var25))
 					if templ_7745c5c3_Err != nil {
@@ -658,7 +660,7 @@ func Expected(expected report.ExpectedFacts) templ.Component {
 					var templ_7745c5c3_Var26 string
 					templ_7745c5c3_Var26, templ_7745c5c3_Err = templ.JoinStringErrs(label)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 223, Col: 33}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 225, Col: 33}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var26))
 					if templ_7745c5c3_Err != nil {
@@ -671,7 +673,7 @@ func Expected(expected report.ExpectedFacts) templ.Component {
 					var templ_7745c5c3_Var27 string
 					templ_7745c5c3_Var27, templ_7745c5c3_Err = templ.JoinStringErrs(" ")
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 224, Col: 11}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 226, Col: 11}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var27))
 					if templ_7745c5c3_Err != nil {
@@ -685,7 +687,7 @@ func Expected(expected report.ExpectedFacts) templ.Component {
 				var templ_7745c5c3_Var28 string
 				templ_7745c5c3_Var28, templ_7745c5c3_Err = templ.JoinStringErrs(unmarked(fact.Text))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 226, Col: 26}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 228, Col: 26}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var28))
 				if templ_7745c5c3_Err != nil {
@@ -699,7 +701,7 @@ func Expected(expected report.ExpectedFacts) templ.Component {
 					var templ_7745c5c3_Var29 string
 					templ_7745c5c3_Var29, templ_7745c5c3_Err = templ.JoinStringErrs(" → ")
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 228, Col: 15}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 230, Col: 15}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var29))
 					if templ_7745c5c3_Err != nil {
@@ -712,7 +714,7 @@ func Expected(expected report.ExpectedFacts) templ.Component {
 					var templ_7745c5c3_Var30 string
 					templ_7745c5c3_Var30, templ_7745c5c3_Err = templ.JoinStringErrs(unmarked(value.Text))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 229, Col: 50}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 231, Col: 50}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var30))
 					if templ_7745c5c3_Err != nil {
@@ -725,7 +727,7 @@ func Expected(expected report.ExpectedFacts) templ.Component {
 					var templ_7745c5c3_Var31 string
 					templ_7745c5c3_Var31, templ_7745c5c3_Err = templ.JoinStringErrs(runsText(value.Runs))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 229, Col: 95}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 231, Col: 95}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var31))
 					if templ_7745c5c3_Err != nil {
@@ -763,8 +765,8 @@ func Split(facts report.Facts) (conflicts, omissions []measure.Fact) {
 	return facts[:first], facts[first:]
 }
 
-// rareRuns lists the runs that state the n-th value of a fact; empty for the first value, which is the most common
-// one.
+// rareRuns returns a list of the runs that state the n-th value of a fact; empty for the first value, which is the most
+// common one.
 func rareRuns(n int, runs []int) string {
 	if n == 0 {
 		return ""
@@ -772,12 +774,12 @@ func rareRuns(n int, runs []int) string {
 	return " " + runsText(runs)
 }
 
-// unmarked writes a value without its Markdown marks: a statement may contain some of them.
+// unmarked returns a value without its Markdown marks: a statement may contain some of them.
 func unmarked(text string) string { return marksOfText.Replace(text) }
 
 var marksOfText = strings.NewReplacer("**", "", "__", "", "`", "")
 
-// statedAs writes a fact that has one value.
+// statedAs returns the text for a fact that has one value.
 func statedAs(fact measure.Fact) string {
 	said := fact.Label
 	if len(fact.Values) > 0 && !strings.Contains(said, fact.Values[0].Text) {
@@ -813,7 +815,7 @@ type line struct {
 // lineValue is a value of a fact with what is known about it.
 type lineValue struct {
 	text string
-	// runs is how many runs state the value, and which ones unless it is the most common one; empty if only the standard
+	// runs says how many runs state the value and, unless it is the most common one, which; empty if only the standard
 	// answer has it.
 	runs string
 	// isStandard reports that the value is among those of several answers and also the standard answer's.
@@ -854,7 +856,8 @@ func (l line) equals(other line) bool {
 	return l.label == other.label && l.isAgainst == other.isAgainst && slices.Equal(l.values, other.values)
 }
 
-// separator is written between the values: an arrow leads from what the standard answer alone has to what answers state.
+// separator returns the text between the values: an arrow if the first value is only in the standard answer, so that it
+// points to what the answers state, and a dot otherwise.
 func (l line) separator() string {
 	if l.values[0].runs == "" {
 		return " → "
@@ -862,7 +865,7 @@ func (l line) separator() string {
 	return " · "
 }
 
-// text writes the line as plain text.
+// text returns the line as plain text.
 func (l line) text(locale text.Locale) string {
 	values := make([]string, len(l.values))
 	for n, value := range l.values {
@@ -878,7 +881,7 @@ func (l line) text(locale text.Locale) string {
 	return about + strings.Join(values, l.separator())
 }
 
-// about writes what the line is about: the words around the fact.
+// about returns what the line is about: the words around the fact.
 func (l line) about(locale text.Locale) string {
 	if l.isAgainst {
 		return locale.Text("results.expected") + locale.Text("word.colon") + l.label
@@ -886,7 +889,7 @@ func (l line) about(locale text.Locale) string {
 	return l.label
 }
 
-// LineTexts writes the lines about a question's facts as plain text.
+// LineTexts returns the lines about a question's facts as plain text.
 func LineTexts(locale text.Locale, expected report.ExpectedFacts, conflicts report.Facts) (lines []string) {
 	for _, line := range linesOf(expected, conflicts) {
 		lines = append(lines, line.text(locale))
@@ -894,8 +897,9 @@ func LineTexts(locale text.Locale, expected report.ExpectedFacts, conflicts repo
 	return lines
 }
 
-// FactLines lists the facts of a question on which answers contradict each other or the standard answer, a line each; more
-// than limit are counted. of names the task whose answers they are where there are two.
+// FactLines lists the facts of a question on which answers contradict each other or the standard answer, one per line;
+// if there are more than limit, the rest is only counted. If answers of two tasks are shown, of names the task of
+// these.
 func FactLines(of string, expected report.ExpectedFacts, conflicts report.Facts, limit int) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -931,7 +935,7 @@ func FactLines(of string, expected report.ExpectedFacts, conflicts report.Facts,
 				var templ_7745c5c3_Var33 string
 				templ_7745c5c3_Var33, templ_7745c5c3_Err = templ.JoinStringErrs(of)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 385, Col: 11}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 389, Col: 11}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var33))
 				if templ_7745c5c3_Err != nil {
@@ -949,7 +953,7 @@ func FactLines(of string, expected report.ExpectedFacts, conflicts report.Facts,
 			var templ_7745c5c3_Var34 string
 			templ_7745c5c3_Var34, templ_7745c5c3_Err = templ.JoinStringErrs(line.about(text.LocaleOf(ctx)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 387, Col: 55}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 391, Col: 55}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var34))
 			if templ_7745c5c3_Err != nil {
@@ -968,7 +972,7 @@ func FactLines(of string, expected report.ExpectedFacts, conflicts report.Facts,
 					var templ_7745c5c3_Var35 string
 					templ_7745c5c3_Var35, templ_7745c5c3_Err = templ.JoinStringErrs(strings.TrimSpace(line.separator()))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 390, Col: 62}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 394, Col: 62}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var35))
 					if templ_7745c5c3_Err != nil {
@@ -1008,7 +1012,7 @@ func FactLines(of string, expected report.ExpectedFacts, conflicts report.Facts,
 				var templ_7745c5c3_Var38 string
 				templ_7745c5c3_Var38, templ_7745c5c3_Err = templ.JoinStringErrs(value.text)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 392, Col: 56}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 396, Col: 56}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var38))
 				if templ_7745c5c3_Err != nil {
@@ -1021,7 +1025,7 @@ func FactLines(of string, expected report.ExpectedFacts, conflicts report.Facts,
 				var templ_7745c5c3_Var39 string
 				templ_7745c5c3_Var39, templ_7745c5c3_Err = templ.JoinStringErrs(value.runs)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 393, Col: 36}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 397, Col: 36}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var39))
 				if templ_7745c5c3_Err != nil {
@@ -1034,7 +1038,7 @@ func FactLines(of string, expected report.ExpectedFacts, conflicts report.Facts,
 				var templ_7745c5c3_Var40 string
 				templ_7745c5c3_Var40, templ_7745c5c3_Err = templ.JoinStringErrs(" ")
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 394, Col: 9}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 398, Col: 9}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var40))
 				if templ_7745c5c3_Err != nil {
@@ -1051,7 +1055,7 @@ func FactLines(of string, expected report.ExpectedFacts, conflicts report.Facts,
 				var templ_7745c5c3_Var41 string
 				templ_7745c5c3_Var41, templ_7745c5c3_Err = templ.JoinStringErrs(" ")
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 396, Col: 9}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 400, Col: 9}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var41))
 				if templ_7745c5c3_Err != nil {
@@ -1071,7 +1075,7 @@ func FactLines(of string, expected report.ExpectedFacts, conflicts report.Facts,
 			var templ_7745c5c3_Var42 string
 			templ_7745c5c3_Var42, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.facts.more", "Count", len(lines)-limit))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 401, Col: 93}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 405, Col: 93}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var42))
 			if templ_7745c5c3_Err != nil {

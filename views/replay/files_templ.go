@@ -1151,9 +1151,8 @@ func SharedFile(link string, id uuid.UUID, isThumbnail bool) string {
 	return link
 }
 
-// EnclosedFiles lists the files of one run in a standalone document. pictures are the images that the document
-// contains, as data URLs by asset id. If link, the address of a share link, is not empty, files are loaded from below
-// it.
+// EnclosedFiles lists the files of one run in a standalone document. pictures maps asset ids to the images that the
+// document contains, as data URLs. If link, the address of a share link, is not empty, files are loaded from below it.
 func EnclosedFiles(assets []engine.Asset, pictures map[uuid.UUID]string, link string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1193,7 +1192,7 @@ func EnclosedFiles(assets []engine.Asset, pictures map[uuid.UUID]string, link st
 					var templ_7745c5c3_Var55 templ.SafeURL
 					templ_7745c5c3_Var55, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(SharedFile(link, one.ID, false)))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/files.templ`, Line: 215, Col: 62}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/files.templ`, Line: 214, Col: 62}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var55))
 					if templ_7745c5c3_Err != nil {
@@ -1211,7 +1210,7 @@ func EnclosedFiles(assets []engine.Asset, pictures map[uuid.UUID]string, link st
 						var templ_7745c5c3_Var56 string
 						templ_7745c5c3_Var56, templ_7745c5c3_Err = templ.JoinStringErrs(SharedFile(link, one.ID, true))
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/files.templ`, Line: 217, Col: 49}
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/files.templ`, Line: 216, Col: 49}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var56))
 						if templ_7745c5c3_Err != nil {
@@ -1225,7 +1224,7 @@ func EnclosedFiles(assets []engine.Asset, pictures map[uuid.UUID]string, link st
 					var templ_7745c5c3_Var57 string
 					templ_7745c5c3_Var57, templ_7745c5c3_Err = templ.JoinStringErrs(one.Path)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/files.templ`, Line: 219, Col: 17}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/files.templ`, Line: 218, Col: 17}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var57))
 					if templ_7745c5c3_Err != nil {
@@ -1244,7 +1243,7 @@ func EnclosedFiles(assets []engine.Asset, pictures map[uuid.UUID]string, link st
 						var templ_7745c5c3_Var58 string
 						templ_7745c5c3_Var58, templ_7745c5c3_Err = templ.JoinStringErrs(picture)
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/files.templ`, Line: 223, Col: 25}
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/files.templ`, Line: 222, Col: 25}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var58))
 						if templ_7745c5c3_Err != nil {
@@ -1257,7 +1256,7 @@ func EnclosedFiles(assets []engine.Asset, pictures map[uuid.UUID]string, link st
 						var templ_7745c5c3_Var59 string
 						templ_7745c5c3_Var59, templ_7745c5c3_Err = templ.JoinStringErrs(path.Base(one.Path))
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/files.templ`, Line: 223, Col: 53}
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/files.templ`, Line: 222, Col: 53}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var59))
 						if templ_7745c5c3_Err != nil {
@@ -1275,7 +1274,7 @@ func EnclosedFiles(assets []engine.Asset, pictures map[uuid.UUID]string, link st
 					var templ_7745c5c3_Var60 string
 					templ_7745c5c3_Var60, templ_7745c5c3_Err = templ.JoinStringErrs(one.Path)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/files.templ`, Line: 225, Col: 16}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/files.templ`, Line: 224, Col: 16}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var60))
 					if templ_7745c5c3_Err != nil {
@@ -1294,7 +1293,7 @@ func EnclosedFiles(assets []engine.Asset, pictures map[uuid.UUID]string, link st
 					var templ_7745c5c3_Var61 string
 					templ_7745c5c3_Var61, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "asset.failed"))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/files.templ`, Line: 228, Col: 39}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/files.templ`, Line: 227, Col: 39}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var61))
 					if templ_7745c5c3_Err != nil {
@@ -1312,7 +1311,7 @@ func EnclosedFiles(assets []engine.Asset, pictures map[uuid.UUID]string, link st
 						var templ_7745c5c3_Var62 string
 						templ_7745c5c3_Var62, templ_7745c5c3_Err = templ.JoinStringErrs(text.LocaleOf(ctx).Reason(*one.Error))
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/files.templ`, Line: 230, Col: 48}
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/files.templ`, Line: 229, Col: 48}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var62))
 						if templ_7745c5c3_Err != nil {
@@ -1332,7 +1331,7 @@ func EnclosedFiles(assets []engine.Asset, pictures map[uuid.UUID]string, link st
 					var templ_7745c5c3_Var63 string
 					templ_7745c5c3_Var63, templ_7745c5c3_Err = templ.JoinStringErrs(text.Bytes(int(*one.Size)))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/files.templ`, Line: 234, Col: 35}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/replay/files.templ`, Line: 233, Col: 35}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var63))
 					if templ_7745c5c3_Err != nil {

@@ -61,7 +61,7 @@ type View struct {
 	Files map[int64][]engine.Asset
 	// Differing are the unit's turns in which it did not call the same tools as most runs of the question.
 	Differing []engine.PathDifference
-	// Beside is how many runs of the question can be shown side by side.
+	// Beside is the number of runs of the question that can be shown side by side.
 	Beside int
 }
 
@@ -82,7 +82,7 @@ func DifferenceText(locale text.Locale, d engine.PathDifference) string {
 	return locale.Text("tools.differs", "Step", d.Step, "Own", name(d.Tool), "Usual", name(d.Usual), "At", text.Millis(&at))
 }
 
-// words returns the texts that the script needs.
+// words returns the texts that the script needs, as a JSON object.
 func words(locale text.Locale) string {
 	said := map[string]string{"failed": locale.Text("event.state.failed"), "copying": locale.Text("asset.queued")}
 	for _, key := range []string{"replay.play", "replay.pause", "replay.again", "replay.waiting", "replay.retry", "replay.over"} {
@@ -865,7 +865,7 @@ func (v View) units() (units []int64) {
 	return units
 }
 
-// source gives the script the address of the events of a call under way.
+// source returns the attribute that gives the script the address of the events of a call under way.
 func source(view View) templ.Attributes {
 	if !view.isFollowed() {
 		return nil
@@ -873,7 +873,7 @@ func source(view View) templ.Attributes {
 	return templ.Attributes{"data-live": paths.APIUnitEvents(view.Task.ID, view.Unit.ID)}
 }
 
-// from gives the script the address of the events of a finished run.
+// from returns the attribute that gives the script the address of the events of a finished run.
 func from(view View, track Track) templ.Attributes {
 	if track.Run == nil {
 		return nil
@@ -2081,7 +2081,7 @@ func InFlight(task db.Task, flights Flights) templ.Component {
 	})
 }
 
-// followingFlights makes the list refresh when the page's script asks for it.
+// followingFlights returns the attributes that make the list refresh when the page's script asks for it.
 func followingFlights(task db.Task) templ.Attributes {
 	if !task.Status.IsActive() {
 		return nil

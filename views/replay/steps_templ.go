@@ -258,7 +258,7 @@ func Steps(view View, track Track) templ.Component {
 	})
 }
 
-// awaiting makes the steps refresh while more may arrive.
+// awaiting returns the attributes that make the steps refresh while more may arrive.
 func awaiting(view View, track Track) templ.Attributes {
 	if !track.AwaitsSteps {
 		return nil
@@ -268,7 +268,7 @@ func awaiting(view View, track Track) templ.Attributes {
 	}
 }
 
-// deepest is the deepest indentation; steps below it are indented equally.
+// deepest is the maximum indentation; deeper steps are indented equally.
 const deepest = 8
 
 func stepRow(step event.Step, whole int64) templ.Component {
@@ -570,7 +570,8 @@ func nameOf(locale text.Locale, step event.Step) string {
 	return step.Name
 }
 
-// summary describes steps in numbers: how many there are, and the tokens of those that no step below them counts again.
+// summary describes steps in figures: their number, and the tokens of the steps that call models, because other steps
+// repeat the sums of those below them.
 func summary(locale text.Locale, steps []event.Step) string {
 	said := locale.Text("steps.count", "Count", len(steps))
 	input, output := int64(0), int64(0)
@@ -619,7 +620,8 @@ func wholeOf(steps []event.Step) (whole int64) {
 	return whole
 }
 
-// bar returns the place of a step's bar on the common clock, as shares of the whole; a width of 0 means none.
+// bar returns the position and width of a step's bar on the common clock, as fractions of the whole; a width of 0 means
+// that there is no bar.
 func bar(step event.Step, whole int64) (x, width float64) {
 	if step.AtNS == nil || step.DurationNS == nil || whole == 0 {
 		return 0, 0
