@@ -637,7 +637,7 @@ func contextPart(report Report, card Card) templ.Component {
 	})
 }
 
-// sentFold loads the requests for a question when it is opened. Without scripts it leads to the page of a run.
+// sentFold loads the requests for a question when it is opened. Without scripts, it links to the page of a run.
 func sentFold(report Report, card Card) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -736,8 +736,8 @@ func (c Card) firstRun() int64 {
 	return 0
 }
 
-// mergedCard shows each distinct answer once. If facts differ, they come first, next to the standard answer. A single
-// differing fact is named there and needs no row of its own.
+// mergedCard shows each distinct answer once. If facts differ, they come first, next to the standard answer. If only
+// one fact differs, it is named next to the standard answer and needs no row of its own.
 func mergedCard(report Report, card Card, a *marks.Aligned) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -2348,7 +2348,7 @@ func stripOfRuns(report Report, card Card, row variantRow) templ.Component {
 	})
 }
 
-// runsStrip is a strip of runs whose squares lead to the runs' pages; current is the id of the run that is shown.
+// runsStrip is a strip of runs whose squares link to the runs' pages; current is the id of the run that is shown.
 func (c Card) runsStrip(task db.Task, runs []db.Run, letters []string, current int64) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -3380,7 +3380,7 @@ func Folded(content string, limit int) templ.Component {
 	})
 }
 
-// foldFormattedAt is how many characters of a formatted answer are shown before it is expanded.
+// foldFormattedAt is the number of characters of a formatted answer that are shown before it is expanded.
 const foldFormattedAt = 400
 
 // formatted shows a text as Markdown or JSON, folded if it is long; if it cannot be formatted, it is shown unchanged.

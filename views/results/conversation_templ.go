@@ -14,7 +14,7 @@ import (
 	"wending/views/ui"
 )
 
-// turns returns how many turns a conversation has.
+// turns returns the number of turns in a conversation.
 func (r Report) turns(series string) (turns int) {
 	for _, item := range r.All {
 		if item.Series != nil && *item.Series == series {

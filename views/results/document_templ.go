@@ -27,11 +27,11 @@ type Document struct {
 	Report
 	SignOffs []review.SignOff
 	Made     time.Time
-	// Decision is the beginning of the report, and Summary is the numbers and the method behind it.
+	// Decision is the part with which the report begins, and Summary has the figures and methods behind it.
 	Decision, Summary templ.Component
-	// LeftOut is how many questions without differences the document leaves out.
+	// LeftOut is the number of questions without differences that the document leaves out.
 	LeftOut int
-	// Chosen is how many questions the document has if it contains only some; 0 means all.
+	// Chosen is the number of questions in the document if it contains only some; 0 means all.
 	Chosen int
 }
 

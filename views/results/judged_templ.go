@@ -25,7 +25,7 @@ type Laid struct {
 	a      *marks.Aligned
 }
 
-// Lay lays a question out.
+// Lay returns a question with its answers laid out.
 func (r Report) Lay(card Card) Laid { return Laid{r, card, r.Aligned(card)} }
 
 // JudgedID returns the prefix of the ids of elements that belong to a verdict on a variant's answers to the question.
@@ -520,7 +520,7 @@ func (l Laid) Texts() templ.Component {
 	})
 }
 
-// Letter shows the mark of an answer.
+// Letter shows an answer's letter, styled by how the answer differs from the most common one.
 func (l Laid) Letter(letter string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -594,7 +594,7 @@ func (l Laid) way(name, value string) string {
 	return "?" + values.Encode()
 }
 
-// Ways shows the ways in which the answers can be displayed.
+// Ways shows links that switch between the views of the answers.
 func (l Laid) Ways() templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -119,7 +119,7 @@ func (c Card) relation(letter string) marks.Relation {
 	return marks.InWords
 }
 
-// runOf returns the first run of a variant with the given letter; 0 if there is none.
+// runOf returns the index of a variant's first run with the given letter; 0 if there is none.
 func (c Card) runOf(letter string, variant int) int {
 	for n, run := range c.Runs {
 		if c.Letters[n] == letter && run.Variant == variant {
@@ -882,7 +882,7 @@ func foldedInLine(content string) templ.Component {
 	})
 }
 
-// foldMergedAt is how many characters of the most common answer are shown before it is expanded.
+// foldMergedAt is the number of characters of the most common answer that are shown before it is expanded.
 const foldMergedAt = 200
 
 var _ = templruntime.GeneratedTemplate

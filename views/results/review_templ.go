@@ -975,7 +975,7 @@ func Withdrawn(one review.Review) templ.Component {
 	})
 }
 
-// ofRun names the answer that a verdict is about, if it is not about the whole question.
+// ofRun returns an attribute that names the answer that a verdict is about; nil if it is about the whole question.
 func ofRun(one review.Review) templ.Attributes {
 	if one.RunIndex == nil {
 		return nil

@@ -276,7 +276,7 @@ func (q Query) Narrows() bool {
 	return len(q.Values()) > 0
 }
 
-// slicing narrows the report by the columns of its dataset and by measurements of its runs.
+// slicing returns the controls that narrow the report by the columns of its dataset and by measurements of its runs.
 func (r Report) slicing() ui.Slicing {
 	without := r.Query
 	without.Slice, without.By, without.AssignedTo = nil, "", ""

@@ -515,8 +515,8 @@ func deliveries(form Form) templ.Component {
 	})
 }
 
-// DeliveryTable lists deliveries, which can be sent again: a channel's with their tasks, or a task's with their
-// channels.
+// DeliveryTable lists deliveries, which can be sent again: those to one channel with their tasks, or those about one
+// task with their channels.
 func DeliveryTable(list []outbox.Delivery, task *uuid.UUID) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -30,13 +30,13 @@ type Content struct {
 	Changes *Changed
 }
 
-// Changed is how a version of a dataset differs from the previous one.
+// Changed describes how a version of a dataset differs from the previous one.
 type Changed struct {
 	// From is the number of the previous version.
 	From                               int
 	Added, Removed, Altered, Unaltered int
 	Rows                               []ChangedRow
-	// Total is how many rows differ, listed or not.
+	// Total is the number of rows that differ, listed or not.
 	Total int
 }
 

@@ -35,8 +35,8 @@ type Form struct {
 	Kind Kind
 	// Entry is the entry that the form changes; nil for a new one.
 	Entry *entries.Entry
-	// Values are the fields by name, and Errors are the messages about them; a message under the empty name belongs to the
-	// whole form.
+	// Values maps the names of fields to their values, and Errors maps them to the messages about them; a message under
+	// the empty name belongs to the whole form.
 	Values, Errors map[string]string
 	// Kept are secrets that were typed before, in sealed form; Saved describes the stored secrets in words.
 	Kept, Saved map[string]string
@@ -45,7 +45,7 @@ type Form struct {
 	Protocols, Providers, Datasets []ui.Choice
 	// Tasks are the tasks on whose answers an evaluator can be tried.
 	Tasks []ui.Choice
-	// MoreTasks is how many matching tasks Tasks leaves out.
+	// MoreTasks is the number of matching tasks that Tasks leaves out.
 	MoreTasks int
 	// Models are the models that can judge.
 	Models     []ui.Choice
@@ -62,8 +62,8 @@ type Form struct {
 	// Deliveries are a page of the messages sent to a channel; HasMail reports that e-mails can be sent.
 	Deliveries []outbox.Delivery
 	HasMail    bool
-	// Channels are the channels that a schedule's copies can have, Times are the times at which it fires, and Trend is the
-	// trend of the copies' numbers.
+	// Channels are the channels that a schedule's copies can have, Times are the times at which it fires, and Trend is
+	// the trend of the copies' figures.
 	Channels []ui.Choice
 	Times    *Times
 	Trend    *TrendPage
@@ -1420,7 +1420,7 @@ func headersArea(form Form) templ.Component {
 	})
 }
 
-// kept carries a secret that was typed before.
+// kept is a hidden field with a secret that was typed before, in sealed form.
 func kept(form Form, name string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1510,7 +1510,7 @@ func hasError(form Form, names ...string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return form.Errors[name] != "" })
 }
 
-// testRow sends the target a question with the form's current values.
+// testRow has the button that sends the target a question with the form's current values.
 func testRow(form Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -2031,7 +2031,7 @@ func useHref(kind Kind, id uuid.UUID) string {
 	return paths.Task(id)
 }
 
-// removal removes an entry, or archives one that was used; an archived one can be offered again.
+// removal has the button that removes an entry, or archives one that was used; an archived one can be offered again.
 func removal(form Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -2224,7 +2224,7 @@ type Version struct {
 	Number  int
 	Note    string
 	SavedAt time.Time
-	// Questions is how many rows a version of a dataset has.
+	// Questions is the number of rows that a version of a dataset has.
 	Questions int
 }
 

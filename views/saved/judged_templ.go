@@ -19,7 +19,7 @@ import (
 	"wending/views/ui"
 )
 
-// recordTasks is how many tasks are listed for each version.
+// recordTasks is the maximum number of tasks that are listed for each version.
 const recordTasks = 20
 
 // besidePeople compares the versions of a judge with people, over all tasks that used it. Each count links to its

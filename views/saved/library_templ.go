@@ -107,7 +107,7 @@ func PriceText(p entries.Prices) string {
 	return price
 }
 
-// TemplateLine returns a prompt on one line.
+// TemplateLine returns a prompt's templates on one line.
 func TemplateLine(locale text.Locale, system, user string) string {
 	line := text.Cut(strings.TrimSpace(user), 200)
 	if strings.TrimSpace(system) != "" {
@@ -688,7 +688,7 @@ func empty(list List) templ.Component {
 	})
 }
 
-// DemoButton compares the demo's models, for users who have no models.
+// DemoButton starts the comparison of the demo's models, for users who have no models.
 func DemoButton() templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -478,7 +478,7 @@ func zoneField(locale text.Locale, form Form) ui.Field {
 	return timed(placed(form.field("timezone", locale.Text("schedule.timezone")), "Asia/Shanghai"), "zones")
 }
 
-// timed makes a field show the times of the expression as soon as it changes.
+// timed returns a field that shows the times of the expression as soon as it changes.
 func timed(field ui.Field, list string) ui.Field {
 	field.Attributes = templ.Attributes{
 		"autocomplete": "off", "list": list, "spellcheck": "false", "hx-post": paths.ScheduleTimes, "hx-trigger": "input changed delay:300ms", "hx-include": "#cron, #timezone",

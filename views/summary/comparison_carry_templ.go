@@ -27,8 +27,8 @@ type CarryOver struct {
 	A, B ComparedSide
 	// Pairs are the questions whose verdicts can be carried over, in the order of the earlier task.
 	Pairs []measure.Pair
-	// Questions are the texts of these questions, and Verdicts are the verdicts to carry over, both by item id in the
-	// earlier task.
+	// Questions are the texts of these questions, and Verdicts are the verdicts to carry over, both keyed by item id in
+	// the earlier task.
 	Questions map[int64]string
 	Verdicts  map[int64][]review.Review
 	// LeftOut counts the other questions judged in the earlier task, by the reason why their verdicts cannot be
@@ -44,7 +44,7 @@ type CarryOver struct {
 	IsPending bool
 }
 
-// LeftOut is how many questions are left out for a reason.
+// LeftOut is the number of questions that are left out for a reason.
 type LeftOut struct {
 	Reason string
 	Count  int
@@ -54,11 +54,11 @@ func (f CarryOver) backHref() templ.SafeURL {
 	return templ.SafeURL(paths.WithQuery(paths.Comparison, url.Values{"a": {f.A.Ref()}, "b": {f.B.Ref()}}))
 }
 
-// carriedChars is how many characters of a question a line shows.
+// carriedChars is the number of characters of a question that a line shows.
 const carriedChars = 100
 
-// CarryPage lists the verdicts that can be carried over with their reviewers, carries over the ticked ones, and can
-// undo that.
+// CarryPage lists the verdicts that can be carried over with their reviewers, with forms that carry over the ticked
+// ones and undo that.
 func CarryPage(frame ui.Frame, f CarryOver) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

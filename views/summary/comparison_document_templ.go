@@ -17,8 +17,8 @@ import (
 	"wending/views/ui"
 )
 
-// ComparisonDocumentHead is the part of a printed comparison before its questions; leftOut is how many questions it
-// leaves out.
+// ComparisonDocumentHead is the part of a printed comparison before its questions; leftOut is the number of questions
+// that it leaves out.
 func ComparisonDocumentHead(c Comparison, made time.Time, leftOut int) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -39,7 +39,7 @@ type ComparedPair struct {
 	// Laid is the layout of both answers; nil if one of them is missing, they are equal, or they are loaded on
 	// request.
 	Laid *marks.Beside
-	// IsWhole shows the answers even to questions for which one line is enough.
+	// IsWhole shows the answers even if one line would be enough for the question.
 	IsWhole bool
 	// Codes are the error codes of the second task's runs, if it has no answer.
 	Codes []string

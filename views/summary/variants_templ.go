@@ -27,8 +27,8 @@ import (
 // VariantTable is the data of the comparison of a task's variants.
 type VariantTable struct {
 	Task db.Task
-	// Numbers are the variants' statistics, in their order, and Levels count the questions at each level, by variant
-	// number.
+	// Numbers are the variants' statistics, in their order. Levels has the number of questions at each level, keyed by
+	// variant number.
 	Numbers []report.VariantStatistics
 	Levels  map[int]map[string]int
 	// Verdicts are the evaluators' verdicts on each variant; nil without evaluators.
@@ -37,7 +37,7 @@ type VariantTable struct {
 	Rankings map[string]measure.Ranking
 	// Matters are the smallest differences that count.
 	Matters measure.Matters
-	// Agreements are the 95 % intervals of the variants' agreement, by variant number.
+	// Agreements are the 95 % intervals of the variants' agreement, keyed by variant number.
 	Agreements map[int]measure.Interval
 	// Questions are the questions on the page. IsBySpread reports that the questions on which the variants differ
 	// most come first.
@@ -51,7 +51,7 @@ type VariantTable struct {
 // VariantQuestion holds the results of each variant for a question.
 type VariantQuestion struct {
 	db.Item
-	// Variants are in the order of the task's.
+	// Variants are in the order of the task's variants.
 	Variants []measure.ComparedQuestion
 }
 
@@ -359,7 +359,7 @@ func VariantsPage(frame ui.Frame, table VariantTable) templ.Component {
 	})
 }
 
-// sentAtOnce is a speed in tokens per second that no model has: the whole answer was sent at once.
+// sentAtOnce is a speed, in tokens per second, that no model reaches: a faster answer was sent all at once.
 const sentAtOnce = 3000
 
 // VariantsPart has a row for each variant with its numbers.
@@ -1628,7 +1628,8 @@ func (t VariantTable) sorted(measure Measure) templ.Attributes {
 	return templ.Attributes{"aria-sort": "descending"}
 }
 
-// rows returns the variants in the page's order: the best first, those without a number last, equal ones as they were.
+// rows returns the variants in the page's order: the best first, those without a number last, and equal ones in their
+// own order.
 func (t VariantTable) rows() []report.VariantStatistics {
 	at := slices.IndexFunc(Measures, func(measure Measure) bool { return measure.Name == t.By })
 	if at < 0 {
