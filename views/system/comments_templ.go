@@ -27,11 +27,11 @@ type Comments struct {
 	Pager  ui.Pager
 }
 
-// SharedComments is a place in what a link shows on which its readers can comment.
+// SharedComments is the data of the page on which a link's readers comment on a question or on the whole task.
 type SharedComments struct {
 	// Link is the address of the link, and Name the name of its task.
 	Link, Name string
-	// ItemID, Number and Question are the question; without them the place is the whole task.
+	// ItemID, Number and Question are the question; without them, the comments are about the whole task.
 	ItemID   *int64
 	Number   int
 	Question string
@@ -451,7 +451,7 @@ func SharedCommentsPage(s SharedComments) templ.Component {
 	})
 }
 
-// back returns the address of the place in what the link shows.
+// back returns the address of the question in what the link shows or, without a question, the address of the link.
 func (s SharedComments) back() string {
 	if s.Number == 0 {
 		return s.Link

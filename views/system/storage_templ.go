@@ -25,8 +25,8 @@ type Storage struct {
 	// Space is the free and total space on the disk; its zero value means that it is not watched.
 	Space      blob.Space
 	MeasuredAt time.Time
-	// HistoryDays is how many days replaced runs are kept, and UploadDays is how many days files are kept; 0 means
-	// forever.
+	// HistoryDays is the number of days for which replaced runs are kept, and UploadDays is the number of days for
+	// which files are kept; 0 means forever.
 	HistoryDays, UploadDays int
 }
 

@@ -87,7 +87,7 @@ func WorkersPage(frame ui.Frame, workers []report.Worker, refused []report.Refus
 	})
 }
 
-// head is the head of the system's pages, with their tabs; shown is the address of the current page.
+// head is the header of the system's pages, with their tabs; shown is the address of the current page.
 func head(frame ui.Frame, shown string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

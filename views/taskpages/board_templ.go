@@ -369,7 +369,7 @@ func boardVariants(task db.Task, board Board) templ.Component {
 	})
 }
 
-// boardKeys explain the squares, with how many there are of each.
+// boardKeys is the legend of the board, with the number of squares of each kind.
 func boardKeys(task db.Task, board Board, isUpdate bool) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -57,7 +57,7 @@ type Estimated struct {
 	Variants []db.Variant
 	// Questions is 0 while there is no dataset.
 	Questions, Runs, Calls int
-	// JudgeCalls is how many calls to judges the duration and the cost include.
+	// JudgeCalls is the number of calls to judges that the duration and the cost include.
 	JudgeCalls int
 	Duration   *time.Duration
 	// Cost includes its currency; empty means that it is unknown. IsUnpriced reports that a price needed for the cost is
@@ -67,7 +67,7 @@ type Estimated struct {
 	// AtMost is the text about what an adaptive task takes if no question is ever settled; empty for other tasks.
 	AtMost   string
 	Warnings []string
-	// Design is what the comparison can show; nil while that is unknown.
+	// Design describes what the comparison can show; nil while that is unknown.
 	Design *ui.Design
 	// Problems are the reasons why the comparison cannot be started.
 	Problems []string
@@ -1432,7 +1432,7 @@ func targetChoices(field, title string, choices []TargetChoice, message string) 
 	})
 }
 
-// filteredFrom is how many choices are listed without a filter field: more do not fit into the box.
+// filteredFrom is the number of choices up to which a list has no filter field: more do not fit into the box.
 const filteredFrom = 7
 
 // newTarget returns the kind of entry that must be saved before the field has choices: models need a provider.

@@ -30,10 +30,10 @@ type Form struct {
 	Name, URL, Model, Headers, Payload             string
 	Runs, Timeout, Retries, Concurrency, RateLimit string
 	UseStream                                      bool
-	// Lanes is how many calls all workers together make at once.
+	// Lanes is the number of calls that all workers together make at once.
 	Lanes int
-	// TurnFailure is what happens after a turn of a conversation that did not succeed, ClusterBy is the column that groups
-	// questions, and MaxCost is what the task may cost.
+	// TurnFailure says what happens after a turn of a conversation that did not succeed, ClusterBy is the column that
+	// groups questions, and MaxCost is the maximum cost of the task.
 	TurnFailure, ClusterBy, MaxCost string
 	// Adaptive are the settings of adaptive runs, as JSON; empty means none.
 	Adaptive string
@@ -50,7 +50,7 @@ type Form struct {
 	// SealedHeaders are headers typed before, in sealed form; they are used if Headers is empty.
 	SealedHeaders string
 	ProbeQuestion string
-	// Errors are messages by field name; a message under the empty name belongs to the whole form.
+	// Errors are messages, keyed by field name; a message under the empty name belongs to the whole form.
 	Errors map[string]string
 	// Disclosure is sensitive content that must be confirmed before the task is started; nil if there is none.
 	Disclosure *ui.Disclosure
@@ -904,7 +904,7 @@ func actions(form Form, isTargetMissing bool, target string) templ.Component {
 	})
 }
 
-// probeRow tests the agent. Without a script its button submits the form to the test.
+// probeRow has the button that tests the agent. Without a script, it submits the form to the test.
 func probeRow(form Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1043,7 +1043,7 @@ func probeRow(form Form) templ.Component {
 	})
 }
 
-// saveAgent saves the agent whose address is typed above the button.
+// saveAgent is the button that saves the agent whose address is typed above it.
 func saveAgent() templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1241,7 +1241,7 @@ func AgentSavedPart(saved SavedAgent) templ.Component {
 	})
 }
 
-// advancedFields are the fields under 高级设置, which is open if one of them has an error.
+// advancedFields are the fields under 高级设置 (advanced settings), which is open if one of them has an error.
 var advancedFields = []string{
 	"runs_per_item", "concurrency", "rate_limit", "timeout_seconds", "max_retries", "agent_model", "use_stream", "max_cost", "on_turn_failure", "cluster_by", "adaptive", "agent_api_headers", "extra_payload",
 }
@@ -1449,7 +1449,7 @@ func ceiling(form Form) templ.Component {
 	})
 }
 
-// told offers the channels that are to be notified about the task.
+// told is the field for the channels that are notified about the task.
 func told(form Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1572,7 +1572,7 @@ func adaptiveChoices(locale text.Locale, form Form) []ui.Choice {
 	return choices
 }
 
-// adaptive is the field for how questions are asked again until they are settled.
+// adaptive is the field that sets whether questions are asked again until they are settled.
 func adaptive(form Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -28,7 +28,7 @@ type History struct {
 	OfDataset bool
 	// Tasks are the tasks on the page, newest first, and Drawn are those in the plots, oldest first.
 	Tasks, Drawn []db.Task
-	// Names are the current names of what the tasks use from the library, by their ids.
+	// Names maps the ids of the library entries that the tasks use to their current names.
 	Names names
 	Pager ui.Pager
 }
@@ -42,10 +42,10 @@ func (h History) columns() []Column {
 	return []Column{other, ColumnAgreement, ColumnPassRate, ColumnFacts, ColumnCost}
 }
 
-// mostCurves is how many agents or datasets the plots distinguish.
+// mostCurves is the maximum number of agents or datasets that the plots distinguish.
 const mostCurves = 8
 
-// firings returns the tasks in the plots. Each has its numbers on the curve of its agent or, in the history of an
+// firings returns the tasks in the plots. Each has its figures on the curve of its agent or, in the history of an
 // agent, of its dataset; a task with several variants has them on two curves, for the best and the worst variant.
 // Curves beyond mostCurves are left out.
 func (h History) firings(locale text.Locale) (firings []saved.Firing) {
@@ -73,7 +73,7 @@ func (h History) firings(locale text.Locale) (firings []saved.Firing) {
 	return firings
 }
 
-// curvesOf returns the numbers of a task, with the names of their curves.
+// curvesOf returns the figures of a task, with the names of their curves.
 func (h History) curvesOf(locale text.Locale, task db.Task) []measure.VariantPoints {
 	if task.TotalVariants == 1 {
 		curve := h.Names.dataset(task)
@@ -96,7 +96,7 @@ func (h History) curvesOf(locale text.Locale, task db.Task) []measure.VariantPoi
 	return []measure.VariantPoints{{Name: locale.Text("history.most"), Points: most}, {Name: locale.Text("history.least"), Points: least}}
 }
 
-// pointsOf returns the numbers of a task with one variant; unknown ones are left out.
+// pointsOf returns the figures of a task with one variant; unknown ones are left out.
 func pointsOf(of db.TaskStatistics) map[measure.Metric]measure.Point {
 	points := map[measure.Metric]measure.Point{}
 	for metric, value := range map[measure.Metric]*float64{

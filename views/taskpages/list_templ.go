@@ -46,7 +46,7 @@ type List struct {
 	Views ui.Views
 	// Series are the schedules that made tasks on the page.
 	Series map[uuid.UUID]tasklist.Series
-	// Names are the current names of what the tasks use from the library, by their ids.
+	// Names maps the ids of the library entries that the tasks use to their current names.
 	Names names
 	// IsEmpty reports that there is no task at all.
 	IsEmpty bool
@@ -959,7 +959,7 @@ func chip(name, value, label string, isChosen bool) templ.Component {
 	})
 }
 
-// comparing compares the two ticked tasks.
+// comparing is the button that compares the two ticked tasks.
 func comparing() templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -2569,7 +2569,7 @@ func agreementCell(task db.Task) templ.Component {
 	})
 }
 
-// variantsCell is the lowest and the highest number of a task's variants.
+// variantsCell shows the lowest and the highest value of a task's variants.
 func variantsCell(task db.Task, of string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -2645,7 +2645,7 @@ func variantsCell(task db.Task, of string) templ.Component {
 	})
 }
 
-// verdictsCell is how many of a task's questions people have judged.
+// verdictsCell shows how many of a task's questions people have judged.
 func verdictsCell(progress tasklist.ReviewProgress, task db.Task) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -74,7 +74,7 @@ func emptyPlot(isActive bool, none string) templ.Component {
 	})
 }
 
-// plotFrame draws the axis of a plot – two lines with their numbers – around its columns.
+// plotFrame draws the axis of a plot (two lines with their numbers) around its columns.
 func plotFrame(label, axis string, top int) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

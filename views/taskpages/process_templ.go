@@ -28,7 +28,7 @@ type Process struct {
 	Tool       string
 	Calls      []engine.ToolCall
 	CallsPager ui.Pager
-	// Tools is how the runs used tools. Differing is a page of the runs whose sequence of tools is not the most
+	// Tools describes how the runs used tools. Differing is a page of the runs whose sequence of tools is not the most
 	// common one.
 	Tools          engine.ToolReport
 	Differing      []engine.PathDifference
@@ -857,7 +857,7 @@ func newestRuns(p Process) templ.Component {
 	})
 }
 
-// shortText is how many characters of an answer a list shows.
+// shortText is the number of characters of an answer that a list shows.
 const shortText = 120
 
 // saidShort returns the beginning of an answer, or of the error.

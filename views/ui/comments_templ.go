@@ -138,7 +138,7 @@ func ReaderComments(taskID uuid.UUID, comments []review.Comment) templ.Component
 	})
 }
 
-// CommentLink leads from what a link shows to the comments on a question or, for 0, on the whole task.
+// CommentLink links from what a link shows to the comments on a question or, for 0, on the whole task.
 func CommentLink(link string, number int) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

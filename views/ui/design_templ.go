@@ -19,11 +19,11 @@ import (
 // Design describes the smallest difference that a comparison of a task with another one of the same size can show.
 type Design struct {
 	DesignSize
-	// Variants is how many variants get each question.
+	// Variants is the number of variants that get each question.
 	Variants int
 	// IsJudged reports that evaluators judge the answers; without them only agreement is compared.
 	IsJudged bool
-	// Basis is what the difference is estimated from: comparison, task or assumed. Of are the names of the tasks it
+	// Basis says what the difference is estimated from: comparison, task or assumed. Of are the names of the tasks it
 	// is estimated from.
 	Basis string
 	Of    []string
@@ -40,7 +40,7 @@ type Design struct {
 	Currency                                           string
 }
 
-// DesignSize is a number of questions and runs, and what it can show.
+// DesignSize is a number of questions and runs, with the differences that can be shown with them.
 type DesignSize struct {
 	Questions, Runs, Calls int
 	// PassRate and Agreement are the differences that are detected in four of five cases; nil if none is.

@@ -42,7 +42,7 @@ type disclosedRows struct {
 	rows  []string
 }
 
-// where names the rows.
+// where returns a text that names the rows.
 func (r disclosedRows) where(locale text.Locale) string {
 	key := "disclosure.question"
 	switch {
@@ -54,7 +54,7 @@ func (r disclosedRows) where(locale text.Locale) string {
 	return locale.Text(key, "Rows", strings.Join(r.rows, locale.Text("word.list")), "Count", len(r.rows))
 }
 
-// rows returns the places, those of the same column and pattern together.
+// rows returns the places, grouped by column and pattern.
 func (d Disclosure) rows() (all []disclosedRows) {
 	for _, place := range d.Places {
 		same := slices.IndexFunc(all, func(one disclosedRows) bool {

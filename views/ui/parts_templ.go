@@ -1208,7 +1208,7 @@ func LevelsText(counts map[string]int, name func(measure.Level) string) string {
 	return strings.Join(words, " · ")
 }
 
-// LevelNames returns the names of levels in a language.
+// LevelNames returns a function that names a level in the locale's language.
 func LevelNames(locale text.Locale) func(measure.Level) string {
 	return func(level measure.Level) string { return LevelName(locale, level) }
 }

@@ -63,7 +63,7 @@ func tabHref(task db.Task, tab Tab, path, here string) string {
 	return paths.WithQuery(path, query)
 }
 
-// TaskHead is the head of every page of a task: its name and state, what can be done with it, and its tabs. title is
+// TaskHead is the header of every page of a task: its name and state, what can be done with it, and its tabs. title is
 // the page's title; empty means the task's name.
 func TaskHead(frame Frame, task db.Task, chosen Tab, title string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
@@ -453,7 +453,7 @@ func TaskState(task db.Task) string {
 	return string(task.Status) + " " + strconv.FormatInt(task.UpdatedAt.UnixMilli(), 10)
 }
 
-// answeredOf returns how many questions of a task can be read.
+// answeredOf returns the number of questions of a task whose answers can be read.
 func answeredOf(task db.Task) int {
 	if task.HasResults {
 		return task.TotalItems
@@ -469,7 +469,7 @@ func isTab(is bool) templ.Attributes {
 	return templ.Attributes{"aria-current": "page"}
 }
 
-// sizeText returns how many questions a task has and how often each is asked, in words.
+// sizeText returns a text about the number of questions in a task and how many times each is asked.
 func sizeText(locale text.Locale, task db.Task) string {
 	if task.TotalVariants > 1 {
 		return locale.Text("task.size.variants", "Questions", text.Number(task.TotalItems), "Variants", task.TotalVariants, "Runs", runsText(task))
@@ -477,8 +477,8 @@ func sizeText(locale text.Locale, task db.Task) string {
 	return locale.Text("task.size", "Questions", text.Number(task.TotalItems), "Runs", runsText(task))
 }
 
-// runsText returns how often each question is asked: a range such as 3–10 if questions are asked again until they are
-// settled.
+// runsText returns how many times each question is asked: a range such as 3–10 if questions are asked again until they
+// are settled.
 func runsText(task db.Task) string {
 	runs := text.Number(task.RunsPerItem)
 	if task.Adaptive == nil || task.Adaptive.MaxRuns == task.RunsPerItem {
@@ -906,7 +906,7 @@ func TaskAction(task db.Task, name string, variant Variant, runs int) templ.Comp
 	})
 }
 
-// exportInPage is how many bytes of an export a page may hold; a larger one is a plain download.
+// exportInPage is the maximum size, in bytes, of an export that a page holds; a larger one is a plain download.
 const exportInPage = 20 << 20
 
 // exports is a button that exports the report as CSV, with a menu of the other formats.

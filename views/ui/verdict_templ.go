@@ -75,9 +75,9 @@ func verdictText(name, verdict, score string) string {
 	return strings.TrimSpace(name + " " + verdict + " " + score)
 }
 
-// ScoreText formats a score on the scale of its evaluator – a judge's ends at 100 – together with the threshold
-// from which it passes, if the configuration is known. It has as many decimals as are needed to agree with the
-// verdict. It is empty if it adds nothing to the verdict: a rule's 1 or 0.
+// ScoreText formats a score on the scale of its evaluator (up to 100 for a judge), together with the threshold from
+// which it passes, if the configuration is known. It has as many decimals as are needed to agree with the verdict. It
+// is empty if it adds nothing to the verdict: a rule's 1 or 0.
 func ScoreText(kind string, config json.RawMessage, score *float64) string {
 	isJudge := evaluate.Kind(kind) == evaluate.Judge
 	if score == nil || !isJudge && (*score == 0 || *score == 1) {

@@ -38,7 +38,7 @@ func (v Views) current() string {
 	return ""
 }
 
-// ViewsPart opens the saved views, and saves what the page shows as another one.
+// ViewsPart has the links that open the saved views, and the form that saves what the page shows as a new one.
 func ViewsPart(v Views) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -15,7 +15,7 @@ import (
 	"wending/views/text"
 )
 
-// Explained are the chapters and sections of the guide that explain figures, by the names of the figures.
+// Explained maps the names of figures to the chapters and sections of the guide that explain them.
 var Explained = map[string]string{
 	"agreement": "answers#levels", "meaning": "answers#meaning", "identical": "answers#levels", "distinct": "answers#levels", "similarity": "answers#levels", "levels": "answers#levels", "facts": "answers#facts",
 	"success": "answers#failures", "failures": "answers#failures",
