@@ -21,13 +21,14 @@ const (
 	// maxUnzipped is the maximum total uncompressed size of a workbook's parts, in bytes; 5 MB of ordinary text stays
 	// far below it.
 	maxUnzipped = 64 << 20
-	// maxTokenBytes is the maximum length of an XML token. A cell holds at most 32,767 characters.
+	// maxTokenBytes is the maximum length of an XML token, in bytes. A cell holds at most 32,767 characters.
 	maxTokenBytes = 1 << 20
 	// maxDepth is the maximum nesting of XML elements.
 	maxDepth = 64
 )
 
-// maxTime is the maximum CPU time for reading. Tests change it, because the race detector slows everything down.
+// maxTime is the maximum CPU time for reading one file. Tests raise it, because the race detector slows everything
+// down.
 var maxTime = 2 * time.Second
 
 // budget tracks the cost of reading one file. It must stay on one OS thread, because it measures that thread's CPU

@@ -20,7 +20,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Limits of a dataset (contract "Dataset").
+// Limits on a dataset (contract "Dataset").
 const (
 	MaxBytes = 5 << 20
 	MaxRows  = 1000
@@ -30,14 +30,14 @@ const (
 	// question_id or the name of a conversation.
 	MaxColumnName = 255
 	MaxID         = 255
-	// maxBlankRows is how many consecutive blank rows are read: a sheet that is formatted down to its last row has a
-	// million of them, and reading them all takes seconds.
+	// maxBlankRows is the maximum number of consecutive blank rows that are read: a sheet that is formatted down to its
+	// last row has a million of them, and reading them all takes seconds.
 	maxBlankRows = 100_000
 	// maxRowErrors is the maximum number of row errors that are listed.
 	maxRowErrors = 20
 )
 
-// Codes of the errors (contract "API").
+// The codes of an Error (contract "API").
 const (
 	CodeFormatUnsupported = "DATASET_FORMAT_UNSUPPORTED"
 	CodeUnreadable        = "DATASET_UNREADABLE"

@@ -40,7 +40,7 @@ const (
 // Kinds lists all kinds in the order in which they are offered.
 var Kinds = []Kind{Exact, Contains, Regex, Number, JSONSchema, JSONPath, Similarity, Expression, Latency, Judge}
 
-// Status is how an evaluation ended.
+// Status says how an evaluation ended.
 type Status string
 
 // The possible statuses.

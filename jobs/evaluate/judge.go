@@ -40,7 +40,7 @@ const (
 	MaxRating = 100
 	// DefaultRating is the rating of every dimension if none of the model's replies can be read.
 	DefaultRating = 50
-	// threshold applies to judges that do not set one
+	// threshold is the lowest passing rating for judges that do not set one.
 	threshold = 60
 	// MaxText is the maximum number of characters of an answer that a judge is shown.
 	MaxText = 100_000

@@ -11,7 +11,7 @@ import (
 	"wending/jobs/reason"
 )
 
-// The numbers of an answer that can be compared with the expected one, besides anyOf.
+// Which number of an answer is compared with the expected one; anyOf is the third choice.
 const (
 	firstOf = "first"
 	lastOne = "last"

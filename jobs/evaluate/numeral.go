@@ -72,8 +72,8 @@ func plainWidth(text string) string {
 	}, strings.ToValidUTF8(text, " "))
 }
 
-// These match references, whose numbers are not statements of the text: addresses, citation marks, references to other
-// places, and list numbers. The reference is the first matching group, or the whole match.
+// These match references, whose numbers are not part of what the text states: addresses, citation marks, references to
+// other places, and list numbers. The reference is the first matching group, or the whole match.
 var (
 	anAddress = regexp.MustCompile(`(?i)\b(?:https?://|www\.)[^\s<>"'，。；）)】\]]+`)
 	aCitation = regexp.MustCompile(`(?i)\[\^?\d{1,3}(?:\s*[,，、;；-]\s*\^?\d{1,3})*\]|【\^?\d[^】\n]{0,40}】` +
@@ -246,7 +246,7 @@ func (n *Numeral) times(factor *big.Rat, bytes int) {
 	}
 }
 
-// readBehind applies the text after the digits to the number.
+// readBehind changes the number according to the text after its digits.
 func (n *Numeral) readBehind(text string) {
 	rest := firstOfRest(text[n.To:])
 	if match := aMixedPart.FindStringSubmatch(rest); match != nil && n.Value != nil && n.Value.IsInt() {
@@ -317,7 +317,7 @@ func (n *Numeral) readMultipliers(text string) {
 	}
 }
 
-// readBefore applies the text before the digits to the number.
+// readBefore changes the number according to the text before its digits.
 func (n *Numeral) readBefore(text string) {
 	if head := aPartHead.FindStringSubmatch(lastOf(text[:n.From])); head != nil {
 		n.times(big.NewRat(1, placeValues[[]rune(head[1])[0]]), 0)

@@ -126,7 +126,7 @@ func (p *pool) ask(ctx context.Context, o order) (answers []childAnswer, err err
 }
 
 func startChild() (*child, error) {
-	// this works even if a new version has replaced the program's file
+	// /proc/self/exe works even if a new version has replaced the program's file
 	c := &child{process: exec.Command("/proc/self/exe")}
 	c.process.Env = []string{childVariable + "=1", "GOMAXPROCS=2", "GOTRACEBACK=none"}
 	c.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

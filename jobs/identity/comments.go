@@ -9,7 +9,7 @@ import (
 	"wending/db/review"
 )
 
-// Comment is what a reader of a link typed.
+// Comment is a comment as a reader of a link typed it.
 type Comment struct{ Name, Text string }
 
 // Checked returns the comment in its stored form: the name without misleading characters, and the text without control

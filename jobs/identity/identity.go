@@ -304,10 +304,10 @@ func (s Service) ChangeProject(ctx context.Context, project people.Project) (peo
 	return s.store.Project(ctx, project.ID)
 }
 
-// SetProjectSettings replaces the settings that a project's own administrators can change: its reasons for verdicts,
-// without duplicates and without the common reasons, the smallest differences that matter, where traces are shown, and
-// the sensitive patterns with what happens when they match. Faults are returned as FieldErrors of "review_reasons",
-// "smallest_points", "smallest_percent", "trace_url", "sensitive_patterns" and "sensitive_action".
+// SetProjectSettings replaces the settings that a project's own administrators can change: the project's reasons for
+// verdicts (duplicates and common reasons are dropped), the smallest differences that matter, the address of its
+// traces, and the sensitive patterns with what happens when they match. Faults are returned as FieldErrors of
+// "review_reasons", "smallest_points", "smallest_percent", "trace_url", "sensitive_patterns" and "sensitive_action".
 func (s Service) SetProjectSettings(ctx context.Context, projectID uuid.UUID,
 	settings people.ProjectSettings) (people.Project, error) {
 	var c checks
@@ -467,7 +467,7 @@ var (
 	ErrNoReplay    = errors.New("not a question or unit with runs")
 )
 
-// ToShare is what a new link shows.
+// ToShare describes what a new link shows.
 type ToShare struct {
 	Kind people.ShareKind
 	// QuestionID or UnitID names what a replay shows.

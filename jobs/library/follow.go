@@ -15,8 +15,8 @@ import (
 // Held is the state, in the library, of something that a task uses.
 type Held string
 
-// The possible values; each comment says what the copy of the task uses. What the library never had, such as an agent
-// whose address was typed in, counts as gone, and so does the dataset of a task to which questions were added.
+// The states of an entry; each comment says what the copy of the task uses. What the library never had, such as an
+// agent whose address was typed in, counts as gone, and so does the dataset of a task to which questions were added.
 const (
 	HeldNewest   Held = "newest"   // the library has the entry, and its current state is used
 	HeldPinned   Held = "pinned"   // a person chose an earlier version when creating the task, and it is kept

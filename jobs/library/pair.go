@@ -29,7 +29,7 @@ var (
 type ComparedFirings struct {
 	Before, Now         entries.Firing
 	BeforeTask, NowTask db.Task
-	// Questions changed beyond chance, the least likely to be chance first.
+	// Questions are the questions that changed beyond chance, the least likely to be chance first.
 	Questions []QuestionChange
 	// Facts are the questions whose facts changed.
 	Facts measure.FactChanges

@@ -198,7 +198,7 @@ func (s *Sealer) Ticket(subject string, until time.Time) string {
 	return base64.RawURLEncoding.EncodeToString(append(ticket, signature...))
 }
 
-// Admits reports whether a ticket gives access to a subject at the time now.
+// Admits reports whether a ticket gives access to a subject at the given time.
 func (s *Sealer) Admits(subject, ticket string, now time.Time) bool {
 	text, err := base64.RawURLEncoding.DecodeString(ticket)
 	if err != nil || len(text) < ticketTime {

@@ -126,7 +126,7 @@ func AssessWhole(ctx context.Context, store *db.Store, task db.Task, itemIDs []i
 	return Assess(ctx, report.New(store).Assessor(), task, whole)
 }
 
-// AssessTask assesses all questions of a task whose last assessment does not cover their current runs.
+// AssessTask assesses those questions of a task whose last assessment does not cover their current runs.
 func AssessTask(ctx context.Context, store *db.Store, taskID uuid.UUID) error {
 	task, err := store.Task(ctx, db.AllProjects(), taskID)
 	if err != nil {

@@ -45,7 +45,7 @@ func RulesOf(ctx context.Context, task db.Task) (Rules, error) {
 	return rules, nil
 }
 
-// only returns the rules with these numbers.
+// only selects rules by their numbers.
 func (r Rules) only(numbers []int64) (some Rules) {
 	for _, rule := range r.rules {
 		if slices.Contains(numbers, int64(rule.number)) {

@@ -206,8 +206,7 @@ func CheckRuns(task db.Task, runs int) *InvalidError {
 	return nil
 }
 
-// CheckClusterBy returns the fault of a column by which questions are grouped, which must be one of columns; nil means
-// that it is, or that column is empty.
+// CheckClusterBy returns a fault if column, by which questions are to be grouped, is neither empty nor one of columns.
 func CheckClusterBy(column string, columns []string) *InvalidError {
 	if column == "" || slices.Contains(columns, column) {
 		return nil

@@ -109,8 +109,8 @@ func IdempotencyKey(launchID uuid.UUID, unitID int64, item db.Item) string {
 }
 
 // TraceID returns the W3C trace id of a unit's calls with an idempotency key: all attempts belong to one trace. Its
-// first half is the unit's id, by which spans find their run, and its second half proves that the rest is not made up.
-// SQL statements compute it in the same way (db.TraceOfTurn).
+// first half is the unit's id, by which spans find their run; its second half proves that the id was not made up. SQL
+// statements compute it in the same way (db.TraceOfTurn).
 func TraceID(unitID int64, idempotencyKey string) string {
 	sum := sha256.Sum256([]byte(idempotencyKey))
 	return fmt.Sprintf("%016x%x", unitID, sum[:8])

@@ -74,8 +74,8 @@ func (l *leaving) add(row int, column, text string) {
 	}
 }
 
-// isOver reports whether the remaining texts need not be checked. If a person may confirm the launch, all of them are:
-// what is confirmed must be complete.
+// isOver reports whether the remaining texts need not be checked. If a person may confirm the launch, all texts are
+// checked, because the person must know everything that was found.
 func (l *leaving) isOver() bool {
 	return l.places >= mostMatches && !l.mayConfirm || l.ctx.Err() != nil
 }

@@ -224,7 +224,7 @@ func IsAgentURL(u *url.URL) bool {
 	return u.Port() == "" || (err == nil && port >= 1 && port <= 65535)
 }
 
-// Host returns the host of an address, with its port.
+// Host returns the host of an address, with its port; an address that cannot be parsed is returned unchanged.
 func Host(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {

@@ -168,7 +168,7 @@ func open(r results.Report) []report.Summary {
 // first ones. filter selects the questions of the level; it is empty if no filter does.
 type openLine struct{ count, numbers, filter string }
 
-// openByStage returns a line about the questions without a verdict for each level.
+// openByStage returns, for each level, a line about its questions without a verdict.
 func openByStage(locale text.Locale, r results.Report) (lines []openLine) {
 	const named = 12
 	numbers, filters := map[int][]string{}, map[int]string{}

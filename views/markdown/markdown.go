@@ -86,8 +86,8 @@ func (f *Formatter) Head(content string, limit int) (html string, isCut bool) {
 	return html, isCut
 }
 
-// Trusted returns the product's own Markdown as HTML, with links and pictures: address turns their destinations
-// into addresses.
+// Trusted returns the product's own Markdown as HTML, with links and pictures; the function address turns their
+// destinations into addresses.
 func Trusted(content string, address func(destination string) string) string {
 	source := []byte(content)
 	w := formatting{source: source, address: address}

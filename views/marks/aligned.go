@@ -56,7 +56,7 @@ type Distinct struct {
 	Runs []db.Run
 }
 
-// Relation is how an answer differs from the most common one.
+// Relation says how an answer differs from the most common one.
 type Relation string
 
 // How an answer can differ from the most common one.
@@ -233,7 +233,7 @@ func (l *laidOut) note(p place, other blocks.Other) {
 	}
 }
 
-// arrange arranges the units in places: consecutive units that only the same answers have share a place.
+// arrange groups the units into places: consecutive units that only the same answers have share a place.
 func (l *laidOut) arrange() {
 	for n, unit := range l.Units {
 		if last := len(l.places) - 1; last >= 0 && onlyThere(unit) && sameVoices(l.places[last].units[0], unit) {

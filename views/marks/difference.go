@@ -18,8 +18,8 @@ import (
 // Texts of answers are rendered without templates, because a template would add white space between elements, and
 // thereby to the answer.
 
-// keptEqual is how many equal characters stay visible next to a difference, and foldEqual is the minimum number of
-// equal characters between two differences that are folded.
+// keptEqual is the number of equal characters that stay visible next to a difference, and foldEqual is the minimum
+// number of equal characters between two differences that are folded.
 const (
 	keptEqual = 15
 	foldEqual = 40

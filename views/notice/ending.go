@@ -26,7 +26,7 @@ type stats struct {
 	db.TaskStatistics
 	// Statistics sum up the verdicts if the task has one variant and evaluators; otherwise nil.
 	*measure.Statistics
-	// PassRate and ScoreMean occur in both embedded structs, so that JSON would have neither of them.
+	// PassRate and ScoreMean occur in both embedded structs, so encoding/json would leave both out.
 	PassRate  *float64       `json:"pass_rate,omitempty"`
 	ScoreMean *float64       `json:"score_mean,omitempty"`
 	Variants  []variantStats `json:"variants,omitempty"`

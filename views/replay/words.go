@@ -27,7 +27,7 @@ const (
 	maxLines  = 1000
 )
 
-// Tail is where the log of a call in progress continues.
+// Tail is the state from which the log of a call in progress continues.
 type Tail struct {
 	// At is the position of the last event that is shown.
 	At engine.EventPosition `query:"-"`

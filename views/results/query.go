@@ -162,7 +162,7 @@ const (
 // percentage points, and one for complete agreement.
 var AgreementBars = [...]int{0, 20, 40, 60, 80, 100}
 
-// AgreementBar returns the index of an agreement's bar.
+// AgreementBar returns the index of the bar to which an agreement, from 0 to 1, belongs.
 func AgreementBar(agreement float64) int {
 	return min(int(agreement*5+1e-9), len(AgreementBars)-1)
 }
@@ -279,7 +279,7 @@ func (r Report) IsTurnOf(item report.Summary, reviewer string) bool {
 	})
 }
 
-// stateOf returns the state of a question's review; empty if no number of verdicts completes it.
+// stateOf returns the state of a question's review; empty if the task does not say how many verdicts complete it.
 func (r Report) stateOf(item report.Summary) review.State {
 	if r.Task.ReviewersPerItem == nil {
 		return ""
@@ -408,7 +408,7 @@ func passShare(item report.Summary) *float64 {
 	return measure.Judged{Judged: item.Judged, Passes: item.Passes}.Share()
 }
 
-// compareKnown orders numbers; unknown ones come last.
+// compareKnown compares two numbers for sorting; unknown ones come last.
 func compareKnown(a, b *float64) int {
 	switch {
 	case a == nil && b == nil:

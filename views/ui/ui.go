@@ -18,7 +18,7 @@ func percent(part, total int) string {
 	return strconv.FormatFloat(max(1, min(100, 100*float64(part)/float64(total))), 'f', 2, 64)
 }
 
-// Bad returns the CSS class that marks a number as bad, or none if is is false.
+// Bad returns the CSS class of a number that is bad, such as a count of failures above 0; empty for any other number.
 func Bad(is bool) string {
 	if is {
 		return "is-bad"
