@@ -216,8 +216,7 @@ func (r round) isBeaten(n int) bool {
 	return false
 }
 
-// rank finds the leader among all variants except the seldom ones, and sorts the others by how they compare with it.
-// It returns nil if there is no leader.
+// rank finds the leader among all variants except the seldom ones, and compares the others with it; nil without one.
 func (r round) rank(seldom []int, matters Matters) *Ranking {
 	leading := slices.Clone(r.means)
 	for _, n := range seldom {

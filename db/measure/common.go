@@ -96,8 +96,7 @@ func (t *lcs) below(n int, row, next []uint64) {
 	}
 }
 
-// trace fills the table, and then follows a longest common subsequence through it from the end. It returns the matches
-// in the order of the texts.
+// trace fills the table, and follows a longest common subsequence back through it. The matches are returned in order.
 func (t *lcs) trace(a, b []rune, shared [2][]int) []match {
 	const interval = 64
 	t.mask = make([]uint64, t.words)

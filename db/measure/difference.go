@@ -76,8 +76,7 @@ func Words(text string) (tokens []string) {
 	return tokens
 }
 
-// CompareTokens finds the difference from the text of the tokens a to the text of the tokens b, without splitting
-// tokens. Its time is limited as in CompareTexts.
+// CompareTokens is like CompareTexts, for texts that are already cut into tokens; it does not split them further.
 func CompareTokens(a, b []string, within time.Duration) (d Difference) {
 	within = min(within, DifferenceTime)
 	codes := map[string]rune{}

@@ -9,8 +9,7 @@ import (
 // maxMeasured is how many characters of each answer are used to measure its similarity to others.
 const maxMeasured = 2000
 
-// measured returns the part of an answer that is compared: the first maxMeasured characters of its trimmed text in
-// NFC.
+// measured returns the part of an answer that is compared: the first maxMeasured characters of its trimmed NFC text.
 func measured(answer []byte) []rune {
 	runes := []rune(norm.NFC.String(string(bytes.TrimSpace(answer))))
 	return runes[:min(len(runes), maxMeasured)]

@@ -135,8 +135,7 @@ func Plain(text string) string {
 	return string(kept)
 }
 
-// isPlainLetter reports whether a rune is one that Plain always keeps: a digit, lower-case Latin letter or Chinese
-// character.
+// isPlainLetter reports whether Plain always keeps a rune: a digit, a lower-case Latin letter or a Chinese character.
 func isPlainLetter(r rune) bool {
 	return r >= firstIdeograph && r <= lastIdeograph || r >= 'a' && r <= 'z' || r >= '0' && r <= '9'
 }

@@ -9,8 +9,7 @@ import (
 
 // Judged sums up the evaluators' verdicts on the runs of one question.
 type Judged struct {
-	// Runs is the number of expected runs that exist, Judged the number of those with a verdict, and Passes the number
-	// of those that passed.
+	// Runs is how many of the expected runs exist, Judged how many of these have a verdict, and Passes how many passed.
 	Runs, Judged, Passes int
 	// Score is the mean score of its runs; nil if none has a score.
 	Score *float64

@@ -293,8 +293,7 @@ func Differing(statements []facts.Statement, runs []int) []Fact {
 	return list
 }
 
-// meanSimilarity returns the mean similarity over all pairs of answers; each pair of distinct answers is measured
-// only once.
+// meanSimilarity returns the mean similarity over all pairs of answers. It measures distinct pairs only once.
 func meanSimilarity(distinct []string, groups []Group, answered int) float64 {
 	var by alphabet
 	texts := make([][]int32, len(distinct))

@@ -153,8 +153,7 @@ func ConfirmQuestions(pairs []Pair) {
 
 func (c Confirmed) isOfVerdicts() bool { return c.A.Judged > 0 && c.B.Judged > 0 }
 
-// isSameDirection reports whether the passes of the fresh runs changed in the same direction as those of the first
-// runs.
+// isSameDirection reports whether the fresh runs' passes changed in the same direction as the first runs'.
 func (p Pair) isSameDirection() bool {
 	if !p.hasVerdicts() || !p.Confirmed.isOfVerdicts() {
 		return true
