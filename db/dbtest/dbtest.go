@@ -110,7 +110,7 @@ func Folder(t testing.TB) string {
 	return dir
 }
 
-// Files lists all files beneath a folder, relative to it.
+// Files lists all files in a folder and its subfolders, by their paths relative to the folder.
 func Files(t testing.TB, dir string) (files []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {

@@ -67,7 +67,8 @@ func (p *Proxy) URL() string {
 	return fmt.Sprintf("postgres://wending@%s/postgres?sslmode=disable", p.listener.Addr())
 }
 
-// Spring sets a trap and waits until a statement springs it; after five seconds it removes the trap.
+// Spring sets a trap, waits until a statement springs it, and reports whether one did. After five seconds it gives up
+// and removes the trap.
 func (p *Proxy) Spring(trap Trap) (sprung bool) {
 	before := p.sprung.Load()
 	p.set(&trap)

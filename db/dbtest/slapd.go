@@ -29,7 +29,8 @@ type Slapd struct {
 	command *exec.Cmd
 }
 
-// slapdConfig is slapd.conf; FOLDER is replaced. Group members are written into memberOf when groups change.
+// slapdConfig is slapd.conf; FOLDER is replaced. When a group changes, OpenLDAP updates the memberOf attributes of its
+// members.
 const slapdConfig = `
 include /etc/ldap/schema/core.schema
 include /etc/ldap/schema/cosine.schema
