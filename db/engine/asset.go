@@ -14,7 +14,7 @@ import (
 	"wending/db/pg"
 )
 
-// AssetState tells how far the copying of a file has got.
+// AssetState tells whether a file has been copied.
 type AssetState string
 
 // An asset is QUEUED until its copy is stored or has failed permanently.
@@ -466,8 +466,7 @@ func (s Assets) Fail(ctx context.Context, claimed ClaimedAsset, reason string, r
 	return pg.Classify("record a failed copy", err)
 }
 
-// Keys returns the keys of the stored files that a task's assets refer to, copies and thumbnails; the set is empty if
-// the task does not exist.
+// Keys returns the storage keys of a task's copies and thumbnails; the set is empty if the task does not exist.
 func (s Assets) Keys(ctx context.Context, taskID uuid.UUID) (keys map[string]bool, err error) {
 	const read = `
 		SELECT storage_key FROM assets WHERE task_id = $1 AND storage_key IS NOT NULL

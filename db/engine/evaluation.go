@@ -69,8 +69,8 @@ type Past struct {
 	ReplacedAt *time.Time `db:"replaced_at"`
 }
 
-// Of returns all evaluations of a run, including those that were replaced, with the judges' verbatim output. The
-// evaluations are ordered by evaluator, and those of one evaluator newest first.
+// Of returns all evaluations of a run, including those that were replaced, with the judges' verbatim output. They are
+// ordered by evaluator and, for each evaluator, newest first.
 func (e Evaluations) Of(ctx context.Context, runID int64) (said []Past, err error) {
 	const read = `
 		SELECT evaluator, status, score, passed, reason, raw, created_at, NULL AS replaced_at FROM evaluations

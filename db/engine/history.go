@@ -10,7 +10,7 @@ import (
 	"wending/db/pg"
 )
 
-// History reads past launches and removes their old runs.
+// History reads past launches and their runs.
 type History struct {
 	store *db.Store
 	db    *pg.Pool
@@ -120,7 +120,7 @@ type PastRun struct {
 type RunFilter struct {
 	// Succeeded selects by the outcome; nil means any.
 	Succeeded *bool
-	// Since (inclusive) and Until limit when the runs ended.
+	// Since (inclusive) and Until (exclusive) limit the time at which the runs ended.
 	Since, Until *time.Time
 }
 

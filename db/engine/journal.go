@@ -45,7 +45,7 @@ type Tool struct {
 	UnitID int64 `db:"unit_id"`
 	Epoch  int   `db:"epoch"`
 	ItemID int64 `db:"item_id"`
-	// Number counts the tool calls of a unit's epoch, from 1.
+	// Number is the tool call's number within the unit's epoch, from 1.
 	Number int    `db:"number"`
 	Tool   string `db:"tool"`
 	// ToolID is the agent's own id for the call. It may be empty, as may Provider and AssetType.

@@ -156,8 +156,8 @@ func lockQuota(ctx context.Context, tx *sqlx.Tx, launchID uuid.UUID) (quota proj
 	return quota, pg.Classify("lock the project's quota of lanes", err)
 }
 
-// Yield ends a lane if its launch has another lane: while no origin has a free slot, a single lane is enough to wait
-// for a slot. If all lanes yield at the same time, one stays.
+// Yield ends a lane if its launch has another lane, and reports whether it did: while no origin has a free slot, a
+// single lane is enough to wait for a slot. If all lanes yield at the same time, one stays.
 func (l Lanes) Yield(ctx context.Context, laneID, launchID uuid.UUID) (left bool, err error) {
 	const lock = `SELECT id FROM launches WHERE id = $1 FOR UPDATE`
 	const yield = `
@@ -239,7 +239,7 @@ func (l Lanes) RemoveStrays(ctx context.Context, workerID uuid.UUID, known []uui
 	return pg.Classify("remove stray lanes", err)
 }
 
-// State is what a worker has to keep checking while it runs a launch's units.
+// State holds the facts that a worker keeps checking while it runs a launch's units.
 type State struct {
 	Status db.LaunchStatus `db:"status"`
 	// StoppingMicros is the time since a stop was requested, in microseconds.

@@ -50,7 +50,7 @@ func (p Presence) Beat(ctx context.Context, w Worker) (lease db.Lease, since tim
 		pg.Classify("record the heartbeat", err)
 }
 
-// Remove removes a worker that has left, with its lanes; units it still held count as lost.
+// Remove removes a worker that has left, with its lanes; units that it still held are treated as lost.
 func (p Presence) Remove(ctx context.Context, id uuid.UUID) error {
 	_, err := p.db.ExecContext(ctx, `DELETE FROM workers WHERE id = $1`, id)
 	return pg.Classify("remove the worker", err)

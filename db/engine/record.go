@@ -26,7 +26,7 @@ type Result struct {
 	// Response is the agent's answer, byte for byte; nil if nothing arrived.
 	Response  []byte
 	Reasoning []byte
-	// AnswerKey is equal for answers that count as equal; nil unless the run succeeded.
+	// AnswerKey is the same for answers that are considered equal; nil unless the run succeeded.
 	AnswerKey []byte
 	LatencyMS int
 	Attempts  int
@@ -172,10 +172,10 @@ const insertRuns = `
 	JOIN task_targets t ON t.task_id = CAST(:task AS uuid) AND t.number = d.target
 	CROSS JOIN superseded`
 
-// Record stores the outcomes of units of one task, each exactly once: the outcomes of questions in one
-// transaction, those of judges in another, groupings in a third. refused lists the units that now belong to another
-// worker; their results are dropped. Calling it again after an error is safe; if the first call's commit succeeded
-// although its reply was lost, nothing is refused.
+// Record stores the outcomes of units of one task, each exactly once: the outcomes of questions in one transaction, the
+// judges' verdicts in another, groupings in a third. refused lists the units that now belong to another worker; their
+// results are dropped. Calling it again after an error is safe; if the first call's commit succeeded although its reply
+// was lost, nothing is refused.
 func (r Recorder) Record(ctx context.Context, taskID uuid.UUID, results []Result) (refused []db.Unit, err error) {
 	var runs, judged, grouped []Result
 	for _, result := range results {
@@ -216,8 +216,8 @@ func (r Recorder) Record(ctx context.Context, taskID uuid.UUID, results []Result
 	return refused, nil
 }
 
-// recorded selects those of the units $1, claimed under the epochs $2, whose results for the items $3 are already
-// stored.
+// recorded selects the units whose results are already stored, among the units $1, which were claimed under the epochs
+// $2 for the items $3.
 const recorded = `
 	SELECT r.unit_id
 	FROM evaluation_runs r

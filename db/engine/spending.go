@@ -12,7 +12,7 @@ import (
 	"wending/db/pg"
 )
 
-// The ceilings that stop a launch; the catalogues explain the codes.
+// The codes of the ceilings that can stop a launch; the catalogues explain them.
 const (
 	ReasonTask    = "BUDGET_TASK"
 	ReasonProject = "BUDGET_PROJECT"
@@ -104,8 +104,8 @@ type Standing struct {
 // IsSpent reports that not enough is left for another call.
 func (s Standing) IsSpent() bool { return !s.Left.IsPositive() || s.Left.LessThan(s.PerUnit) }
 
-// triedUnits is how many units of a target may end without reporting a cost before the target counts as free: a
-// budget cannot include unknown costs.
+// triedUnits is how many units of a target may end without reporting a cost before the target is treated as free,
+// because a budget cannot include unknown costs.
 const triedUnits = `3`
 
 // nobody is the Owner of the installation's monthly ceiling.
@@ -203,10 +203,10 @@ const keepersLock = 0x627564676574 // "budget" in ASCII
 
 // Verdict is a budget keeper's decision about the standings.
 type Verdict struct {
-	// Allowed is how many units launches may claim, including those already claimed. Launches missing from it
-	// have no limit.
+	// Allowed holds how many units each launch may claim, including those already claimed. Launches missing from it have
+	// no limit.
 	Allowed map[uuid.UUID]int64
-	// Reached are the launches that have to stop, each with the ceiling that it has reached.
+	// Reached maps the launches that have to stop to the ceilings that they have reached.
 	Reached map[uuid.UUID]Standing
 }
 
@@ -242,9 +242,9 @@ func (s Spending) Keep(ctx context.Context, monthCeiling string,
 	return stopped, verdict, err
 }
 
-// SpentBy returns a ceiling that leaves nothing for another launch of a task that has no active launch; nil means that
-// the task may run. The check prevents launches that would be stopped immediately. It reserves nothing: Keep decides
-// once the launch runs.
+// SpentBy returns a ceiling that leaves no room for another launch of a task, which has no active launch; nil means
+// that the task may run. The check prevents launches that would be stopped immediately. It reserves nothing: Keep
+// decides once the launch runs.
 func (s Spending) SpentBy(ctx context.Context, taskID uuid.UUID, monthCeiling string) (*Standing, error) {
 	var found []Standing
 	if err := s.db.SelectContext(ctx, &found, standings, monthCeiling, taskID); err != nil {

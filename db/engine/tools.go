@@ -26,9 +26,9 @@ type ToolUse struct {
 	TotalMS *int64   `db:"total_ms"`
 }
 
-// PathDifference is a run whose path – the sequence of the tools that it called – differs from the most common path
-// among the answered runs of the same question and variant. A failed run is left out if its path is the beginning of
-// the most common one.
+// PathDifference is a run whose path, which is the sequence of the tools that it called, differs from the most common
+// path among the answered runs of the same question and variant. A failed run is left out if its path is the beginning
+// of the most common one.
 type PathDifference struct {
 	RunID      int64  `db:"run_id"`
 	UnitID     int64  `db:"unit_id"`
