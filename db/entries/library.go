@@ -62,7 +62,7 @@ type Prices struct {
 	Currency    *string `db:"currency"`
 }
 
-// Model is a row of models.
+// Model is a row of models: a model that can be called through a provider.
 type Model struct {
 	Entry
 	ProviderID uuid.UUID `db:"provider_id"`
@@ -77,7 +77,7 @@ type Model struct {
 	Test
 }
 
-// Agent is a row of agents.
+// Agent is a row of agents: an address that answers questions, and how to call it.
 type Agent struct {
 	Entry
 	Protocol string `db:"protocol"`
@@ -263,7 +263,7 @@ func newTable[T any](name string, columns []string, selected, from, uses string)
 	return t
 }
 
-// keptWhile sets a condition, on the id $1, under which entries may not be removed.
+// keptWhile sets a further condition under which the entry $1 may not be removed.
 func (t table[T]) keptWhile(condition string) table[T] {
 	t.kept = condition
 	return t
@@ -489,7 +489,7 @@ type Use struct {
 	CreatedAt time.Time `db:"created_at"`
 }
 
-// Uses returns the newest uses of an entry, at most as many as given, and how many there are in all.
+// Uses returns the newest uses of an entry, at most the given number, and how many there are in all.
 func (k Kind[T]) Uses(ctx context.Context, scope db.Scope, id uuid.UUID, most int) (uses []Use, total int, err error) {
 	var found []struct {
 		Use

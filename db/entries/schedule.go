@@ -60,7 +60,7 @@ type Firing struct {
 	Outcome    FiringOutcome `db:"outcome"`
 	// Reason is why no task was started; nil if one was.
 	Reason *string `db:"reason"`
-	// Missed is how many later planned times had also passed when the schedule fired: those firings are skipped.
+	// Missed is how many later planned times had already passed when the schedule fired; their firings are skipped.
 	Missed int `db:"missed"`
 	// TaskID is the copy; nil if none was made or it has been deleted.
 	TaskID *uuid.UUID `db:"task_id"`
@@ -85,7 +85,7 @@ func (s Schedules) Now(ctx context.Context) (now time.Time, err error) {
 	return now, pg.Classify("read the clock", err)
 }
 
-// Due returns the schedules whose time passed at least the duration late ago, and enabled ones for which no firing is
+// Due returns the schedules whose firing is overdue by late or more, and enabled schedules for which no firing is
 // planned. now is the database's time.
 func (s Schedules) Due(ctx context.Context, late time.Duration) (due []Schedule, now time.Time, err error) {
 	const rest = `UPDATE schedules SET next_at = NULL WHERE next_at IS NOT NULL
@@ -185,7 +185,7 @@ func (s Schedules) List(ctx context.Context, scope db.Scope, scheduleID uuid.UUI
 	return found, total, pg.Classify("list firings", err)
 }
 
-// States returns the states of those of the given tasks that still exist, keyed by task id.
+// States returns the states of the given tasks, keyed by task id; tasks that no longer exist are left out.
 func (s Schedules) States(ctx context.Context, scope db.Scope, tasks []uuid.UUID) (map[uuid.UUID]db.TaskStatus, error) {
 	list := `SELECT id, status FROM evaluation_tasks WHERE id = ANY ($1) AND ` + db.Within("project_id", "$2")
 	var rows []struct {
