@@ -57,7 +57,7 @@ const LongLaunch = 10 * time.Minute
 // claimFor is how long a delivery is left to the process that claimed it; sending takes less time.
 const claimFor = time.Minute
 
-// Delivery is a row of deliveries.
+// Delivery is a row of deliveries: a message to one channel.
 type Delivery struct {
 	ID        int64     `db:"id"`
 	ChannelID uuid.UUID `db:"channel_id"`
