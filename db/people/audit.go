@@ -20,7 +20,7 @@ const ViaCommand = "command"
 // AuditVias are the ways in which an action can be requested.
 var AuditVias = []string{db.ViaPage, db.ViaAPI, ViaCommand}
 
-// AuditEntry is a row of audit_entries.
+// AuditEntry is a row of audit_entries: an action, who performed it, and its outcome.
 type AuditEntry struct {
 	Seq int64     `db:"seq" json:"seq"`
 	At  time.Time `db:"at" json:"at"`
@@ -47,8 +47,8 @@ type AuditEntry struct {
 	After     string `db:"after" json:"after"`
 	RequestID string `db:"request_id" json:"request_id"`
 	Hash      []byte `db:"hash" json:"-"`
-	// IsUnsealed is set on an entry that was just added if the chain had no valid seal before. Its new end is then not
-	// sealed either.
+	// IsUnsealed is set on an entry that was just added if the chain had no valid seal before. The chain's new end is then
+	// not sealed either.
 	IsUnsealed bool `db:"-" json:"-"`
 }
 
@@ -81,7 +81,7 @@ type AuditLog struct {
 // NewAuditLog returns the log in a store's database; sealer signs the ends of its chain.
 func NewAuditLog(store *db.Store, sealer AuditSealer) AuditLog { return AuditLog{store.Pool(), sealer} }
 
-// Add adds an entry, with its number, time and hash.
+// Add adds an entry, and returns it with its number, time and hash.
 func (l AuditLog) Add(ctx context.Context, entry AuditEntry) (AuditEntry, error) {
 	err := l.db.InTx(ctx, "add an audit entry", func(tx *sqlx.Tx) (err error) {
 		entry, err = l.add(ctx, tx, entry)
@@ -227,7 +227,7 @@ func (l AuditLog) Actions(ctx context.Context) (actions []string, err error) {
 	return actions, pg.Classify("list the actions", err)
 }
 
-// ObjectOfAction returns the kind of object that an action affects.
+// ObjectOfAction returns the kind of object that an action affects, which is the part of its name before the dot.
 func ObjectOfAction(action string) string {
 	object, _, _ := strings.Cut(action, ".")
 	return object

@@ -26,8 +26,8 @@ func (l AuditLog) Begin(ctx context.Context, entry AuditEntry) (id uuid.UUID, er
 	return id, pg.Classify("store a pending audit entry", err)
 }
 
-// Complete adds the entry of an action that was begun. If its outcome has already been recorded as unknown, the
-// audit holds two entries.
+// Complete adds the entry of an action that was begun. If its outcome has already been recorded as unknown, the audit
+// log holds two entries.
 func (l AuditLog) Complete(ctx context.Context, id uuid.UUID, entry AuditEntry) (AuditEntry, error) {
 	err := l.db.InTx(ctx, "add an audit entry", func(tx *sqlx.Tx) (err error) {
 		if _, err := tx.ExecContext(ctx, `DELETE FROM audit_intents WHERE id = $1`, id); err != nil {

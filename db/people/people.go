@@ -114,8 +114,8 @@ func hashOf(secret string) []byte {
 	return sum[:]
 }
 
-// PutChallenge stores the state of a flow that a request began, until it expires, and returns the secret with which
-// the flow is completed.
+// PutChallenge stores the state of a flow that a request began, and returns the secret with which a later request
+// completes the flow. The state expires after the given time.
 func (p People) PutChallenge(ctx context.Context, kind string, detail []byte,
 	lasts time.Duration) (secret string, err error) {
 	const put = `

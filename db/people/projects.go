@@ -87,7 +87,8 @@ func (p People) ChangeProject(ctx context.Context, project Project) error {
 	return taken(err)
 }
 
-// ProjectSettings holds the settings that a project's own administrators can change; a nil field changes nothing.
+// ProjectSettings holds the settings that a project's own administrators can change. ReviewReasons always replace the
+// project's reasons; any other field changes nothing if it is nil.
 type ProjectSettings struct {
 	ReviewReasons                   []string
 	SmallestPoints, SmallestPercent *float64
@@ -100,8 +101,7 @@ type ProjectSettings struct {
 	SensitiveAction   *SensitiveAction
 }
 
-// SetProjectSettings replaces the settings that a project's own administrators can change. It returns db.ErrNotFound
-// if there is no such project.
+// SetProjectSettings changes the settings of a project. It returns db.ErrNotFound if there is no such project.
 func (p People) SetProjectSettings(ctx context.Context, id uuid.UUID, settings ProjectSettings) error {
 	const set = `
 		UPDATE projects
@@ -122,7 +122,7 @@ type Membership struct {
 	ProjectID   uuid.UUID `db:"project_id"`
 	ProjectName string    `db:"project_name"`
 	Role        Role      `db:"role"`
-	// IsGranted reports that a group of an OpenID Connect provider gave the role.
+	// IsGranted reports that the role comes from a group that a provider or directory reports.
 	IsGranted bool `db:"is_granted"`
 }
 
@@ -195,8 +195,7 @@ var places = map[db.Kind]string{
 		WHERE s.id = $1`,
 }
 
-// ProjectOf returns the project and the name of an object – a task, a token, a link, a view or a project itself –, or
-// db.ErrNotFound.
+// ProjectOf returns the project and the name of a task, a token, a link, a view or a project itself, or db.ErrNotFound.
 func (p People) ProjectOf(ctx context.Context, kind db.Kind, id uuid.UUID) (project uuid.UUID, name string, err error) {
 	return p.placeOf(ctx, places[kind], id, kind)
 }

@@ -30,7 +30,7 @@ type Provided struct {
 type Due struct {
 	SessionID uuid.UUID `db:"session_id"`
 	UserID    uuid.UUID `db:"user_id"`
-	// Subject is the issuer and subject of the account.
+	// Subject is the account's subject, as in User.
 	Subject string `db:"subject"`
 	Tokens  []byte `db:"tokens"`
 }

@@ -47,7 +47,7 @@ type QuotaUsed struct {
 	Cost []engine.Sum `db:"-"`
 }
 
-// nearly is the percentage from which a quota counts as nearly exhausted.
+// nearly is the percentage from which a quota is considered nearly exhausted.
 const nearly = 80
 
 // QuotaNear is a quota that is nearly or completely exhausted.

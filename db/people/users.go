@@ -18,7 +18,7 @@ var ErrNameTaken = errors.New("the name is taken, or looks like another account'
 // ErrLastAdmin means that no account that may manage accounts would be left.
 var ErrLastAdmin = errors.New("this is the last administrator")
 
-// User is a row of users.
+// User is a row of users: an account.
 type User struct {
 	ID   uuid.UUID `db:"id"`
 	Name string    `db:"name"`
@@ -57,14 +57,14 @@ func (p People) UserNamed(ctx context.Context, name string) (User, error) {
 	return p.readUser(ctx, ` WHERE lower(name) = lower($1)`, name)
 }
 
-// Resembling returns the account whose name equals, without regard to case, or looks like the given one;
+// Resembling returns the account whose name equals the given one without regard to case, or looks like it;
 // db.ErrNotFound means that the name is free.
 func (p People) Resembling(ctx context.Context, name string) (User, error) {
 	const where = ` WHERE lower(name) = lower($1) OR skeleton = $2 ORDER BY lower(name) = lower($1) DESC LIMIT 1`
 	return p.readUser(ctx, where, name, db.NameSkeleton(name))
 }
 
-// UserOf returns the account with a provider's subject, or db.ErrNotFound.
+// UserOf returns the account with the given subject, or db.ErrNotFound.
 func (p People) UserOf(ctx context.Context, subject string) (User, error) {
 	return p.readUser(ctx, ` WHERE subject = $1`, subject)
 }
