@@ -83,7 +83,8 @@ func (c *guardedConn) check(err error) error {
 	return err
 }
 
-// abandon closes the connection. The ping fails without reading, which keeps the driver from using its buffer.
+// abandon closes the connection. The ping after that fails without reading, which keeps the driver from using its
+// buffer.
 func (c *guardedConn) abandon() {
 	if c.isAbandoned {
 		return

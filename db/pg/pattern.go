@@ -2,7 +2,7 @@ package pg
 
 import "strings"
 
-// Containing returns a pattern for ILIKE that matches text anywhere; empty for an empty text.
+// Containing returns an ILIKE pattern that matches all texts that contain the given text; empty if that is empty.
 func Containing(text string) string {
 	if text == "" {
 		return ""
