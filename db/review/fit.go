@@ -247,8 +247,9 @@ func (d drawn) lambda(of, rest int, all Judgements) float64 {
 	return min(1, max(0, stat.Covariance(d.people, d.judge, nil)/weighed))
 }
 
-// variance returns the variance that the corrected pass rate would have if people judged of runs like those of d, and
-// the judge alone judged another rest runs and passed the given share of them.
+// variance returns the variance that the corrected pass rate would have with a sample that resembles d. The parameter
+// of is the size of that sample, rest the number of runs that only the judge judges, and share the share of those that
+// it passes.
 func (d drawn) variance(lambda float64, of, rest int, share float64) float64 {
 	errors := make([]float64, len(d.people))
 	for n := range errors {

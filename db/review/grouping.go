@@ -21,8 +21,8 @@ type GroupingConflictError struct {
 
 func (e *GroupingConflictError) Error() string { return "the grouping has another version" }
 
-// Group stores a person's decision on which answers of a variant to a question say the same thing, as the version
-// after said.Version, and updates the statistics of the question and the task accordingly. It returns a
+// Group stores a person's decision on which of a variant's answers to a question say the same thing. The decision gets
+// the version after said.Version, and the statistics of the question and the task are updated. Group returns a
 // GroupingConflictError if said.Version is not the current version, or if the variant has answers that said does not
 // cover.
 func (r Reviews) Group(ctx context.Context, taskID uuid.UUID, itemID int64, said meaning.Correction) (version int,
@@ -56,7 +56,7 @@ func (r Reviews) Group(ctx context.Context, taskID uuid.UUID, itemID int64, said
 	return said.Version, err
 }
 
-// regrouped updates everything that follows from the groups of an item's answers.
+// regrouped updates the statistics that depend on how an item's answers are grouped.
 func regrouped(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, itemID int64) error {
 	if err := meaning.Apply(ctx, tx, []int64{itemID}); err != nil {
 		return err

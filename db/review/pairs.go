@@ -331,8 +331,8 @@ func (r Reviews) WithdrawPair(ctx context.Context, taskID uuid.UUID, place PairP
 	})
 }
 
-// changePair calls store to store the next version of a verdict on a pair, or returns a ConflictError if version is not
-// the latest one. Changes are made one at a time.
+// changePair runs store, which stores the next version of a verdict on a pair. It returns a ConflictError if version is
+// not the latest one. Changes are made one at a time.
 func (r Reviews) changePair(ctx context.Context, taskID uuid.UUID, place PairPlace, version int,
 	store func(tx *sqlx.Tx, pair Pair, current *PairVerdict) error) error {
 	const (
@@ -384,7 +384,7 @@ type Standing struct {
 	Preferred Preferred `json:"preferred" doc:"Which variant people prefer"`
 }
 
-// Standing returns the standing of the comparison of two variants, of which p are the pairs.
+// Standing returns the standing of the comparison between the two variants that the pairs belong to.
 func (p Pairs) Standing(of Matchup) Standing {
 	all := p.ToJudge()
 	standing := Standing{A: of.A, B: of.B, Equal: len(p) - len(all), Preferred: p.Preferred()}

@@ -41,7 +41,7 @@ func (r Reviews) ReasonsOf(ctx context.Context, taskID uuid.UUID) ([]string, err
 	return all, nil
 }
 
-// ReasonCount is the number of questions that have a verdict with a reason.
+// ReasonCount is the number of questions that have a verdict with this reason.
 type ReasonCount struct {
 	Reason string `json:"reason" doc:"number, conclusion, omission, citation, format, or one of the project's own" example:"citation"`
 	Count  int    `json:"questions" doc:"Questions with a verdict for this reason" example:"12"`

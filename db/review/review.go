@@ -44,7 +44,7 @@ const (
 	WrongFormat     = "format"
 )
 
-// Reasons lists the reasons that every project has, in the order of their keys.
+// Reasons lists the reasons that every project has, in the order in which pages list them.
 var Reasons = []string{WrongNumber, WrongConclusion, Omission, WrongCitation, WrongFormat}
 
 // Limits on reasons: how many a verdict or a project may have, and the maximum length of each in characters.
@@ -148,7 +148,7 @@ func (r Reviews) Withdraw(ctx context.Context, taskID uuid.UUID, place Place, ve
 	})
 }
 
-// change calls store to store the next version of a review, or returns a ConflictError if version is not the latest
+// change runs store, which stores the next version of a review. It returns a ConflictError if version is not the latest
 // one. Changes are made one at a time.
 func (r Reviews) change(ctx context.Context, taskID uuid.UUID, place Place, version int,
 	store func(tx *sqlx.Tx, item int64, current *stored) error) error {

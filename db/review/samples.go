@@ -27,7 +27,7 @@ type Sample struct {
 	Runs []SampledRun
 }
 
-// SampledRun is a run of a sample.
+// SampledRun is a run that a sample contains, with the reviewers who have judged it.
 type SampledRun struct {
 	SampleID   uuid.UUID `db:"sample_id"`
 	ItemID     int64     `db:"item_id"`
@@ -280,7 +280,7 @@ func judgedByAll() string {
 		WHERE people.passes <> people.fails`
 }
 
-// JudgedTask compares the verdicts of a version of a saved evaluator with people's, in a task.
+// JudgedTask compares the verdicts that one version of a saved evaluator gave in a task with people's.
 type JudgedTask struct {
 	TaskID uuid.UUID `db:"task_id"`
 	Name   string    `db:"task_name"`
