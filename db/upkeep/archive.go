@@ -122,7 +122,7 @@ type ArchivedEvaluation struct {
 	TotalTokens  *int               `json:"total_tokens"`
 	Cost         *string            `json:"cost"`
 	Version      *int               `json:"version"`
-	// Votes are the scores of the votes of a judge that votes several times.
+	// Votes are the individual scores of a judge that votes several times.
 	Votes []float64 `json:"votes"`
 }
 

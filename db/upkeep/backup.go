@@ -34,8 +34,8 @@ const Patience = time.Minute
 var errStalled = errors.New("it reads no further: a block of the dump is damaged")
 
 // CheckDump returns an error unless the output of Dump is complete and undamaged. It needs no database. It stops
-// pg_restore once that has read nothing for the duration patience: if a block's compressed data ends too early,
-// pg_restore would read the block again and again, for ever.
+// pg_restore if nothing has been read for the given time: if a block's compressed data ends too early, pg_restore would
+// read the block again and again, for ever.
 func CheckDump(ctx context.Context, dump io.Reader, patience time.Duration) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

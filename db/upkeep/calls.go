@@ -202,7 +202,7 @@ func storeCalls(ctx context.Context, tx *sqlx.Tx, imported Imported) error {
 }
 
 // storeToolCalls stores tool calls with their inputs and outputs unchanged. Inputs and outputs are passed as separate
-// texts, because PostgreSQL cannot extract fields from an object that contains escaped NULs or halves of characters,
+// texts, because PostgreSQL cannot extract fields from an object that contains escaped NULs or unpaired surrogates,
 // which agents do send.
 func storeToolCalls(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, store string, tools []*ArchivedTool) error {
 	type stored struct {

@@ -21,15 +21,15 @@ type Figures struct {
 	Tasks map[string]int
 	// Firings counts the firings of schedules within the last hour, by outcome.
 	Firings map[string]int
-	// QueuedUnits and RunningUnits count the units of active launches. WaitingSeconds is how long a launch has waited
-	// for its first lane, or for another after its last one ended; 0 if none waits.
+	// QueuedUnits and RunningUnits count the units of active launches. WaitingSeconds is the longest time that a launch
+	// has waited for its first lane, or for another after its last one ended; 0 if none waits.
 	QueuedUnits    int     `db:"queued_units"`
 	RunningUnits   int     `db:"running_units"`
 	WaitingSeconds float64 `db:"waiting_seconds"`
 	// PendingDeliveries wait to be sent, FailedDeliveries were given up within the last hour.
 	PendingDeliveries int `db:"pending_deliveries"`
 	FailedDeliveries  int `db:"failed_deliveries"`
-	// MissedFirings are the planned times that passed within the last hour before their schedule fired.
+	// MissedFirings is the number of planned times that schedules have missed within the last hour.
 	MissedFirings int `db:"missed_firings"`
 	Workers       int `db:"workers"`
 	Lanes         int `db:"lanes"`
@@ -131,7 +131,8 @@ type PlanOfBackups struct {
 	Now     time.Time `db:"now"`
 }
 
-// PlanOfBackups reads these times. Its first call on an installation stores the current time as TriedAt.
+// PlanOfBackups returns the times that decide whether a scheduled backup is due. Its first call on an installation
+// stores the current time as TriedAt.
 func (m Monitor) PlanOfBackups(ctx context.Context) (plan PlanOfBackups, err error) {
 	const begin = `UPDATE installation SET backup_tried_at = now() WHERE backup_tried_at IS NULL`
 	const read = `SELECT coalesce(backup_tried_at, now()) AS tried_at, now() AS now FROM installation`

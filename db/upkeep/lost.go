@@ -20,7 +20,7 @@ type Lost struct {
 	ID   uuid.UUID
 	// Number is the target's number within its task.
 	Number int
-	// Name is the account's name, for a session.
+	// Name is the name of the entry or task or, for a session, of the account.
 	Name string
 	// Places are the lost values: "key", "headers", "parameters", "query", "payload", "template", "url",
 	// "secret" or "tokens".

@@ -20,8 +20,8 @@ type Upkeep struct{ db *pg.Pool }
 func New(store *db.Store) Upkeep { return Upkeep{store.Pool()} }
 
 // Prune removes the history of one task that ended longer ago than keep: runs replaced by later launches, earlier
-// evaluations, and the units that drove them. Current runs – the results – and the launches with their statistics
-// stay. removed is the number of deleted rows; found is false if there is no such task.
+// evaluations, and the units that drove them. The results, which are the current runs, and the launches with their
+// statistics stay. removed is the number of deleted rows; found is false if there is no such task.
 func (u Upkeep) Prune(ctx context.Context, keep time.Duration) (removed int, found bool, err error) {
 	const find = `
 		UPDATE evaluation_tasks

@@ -42,8 +42,7 @@ func replaceCheck(ctx context.Context, in sqlx.ExecerContext, was, fresh []byte)
 	return pg.RequireRow("store the check value of the secret key", result, err)
 }
 
-// Heads returns the first bytes of all sealed values, without duplicates; size is their number. They show which keys
-// sealed the values.
+// Heads returns the first size bytes of every sealed value, without duplicates. They show which keys sealed the values.
 func (s Secrets) Heads(ctx context.Context, size int) (heads [][]byte, err error) {
 	read := `
 		SELECT substring(unnest(ARRAY[sealed_headers, sealed_payload, sealed_query, sealed_template]) FOR $1) AS head
@@ -134,10 +133,10 @@ const replaceSecrets = `
 		sealed_template = :sealed_template
 	WHERE task_id = :task_id AND number = :number`
 
-// Reseal replaces the secrets of targets that were sealed with another key. It passes each target with a secret that
-// does not begin with head to the callback again, and stores the secrets of the target that the callback returns; nil
-// leaves the target unchanged. progress is called after each batch with the number of targets changed so far and the
-// number left. Each batch is one transaction, so an interrupted run can be repeated.
+// Reseal replaces the secrets of targets that were sealed with another key. Each target with a secret that does not
+// begin with head is passed to the given function, which returns the target with the secrets to store, or nil to leave
+// it unchanged. progress is called after each batch with the number of targets changed so far and the number left. Each
+// batch is one transaction, so an interrupted run can be repeated.
 func (s Secrets) Reseal(ctx context.Context, head []byte, again func(db.Target) (*db.Target, error),
 	progress func(changed, left int)) error {
 	last, changed, left := db.Target{}, 0, 0
@@ -184,7 +183,7 @@ var libraryPlaces = []libraryPlace{
 	{"channels", "url"}, {"channels", "secret"},
 }
 
-// ResealLibrary is like Reseal, for the library's entries. The callback again receives a sealed value and its owner,
+// ResealLibrary is like Reseal, for the library's entries. The given function receives a sealed value and its owner,
 // and returns nil to leave the value unchanged. changed and left count values, not entries.
 func (s Secrets) ResealLibrary(
 	ctx context.Context, head []byte, again func(sealed []byte, owner string) ([]byte, error),
@@ -213,7 +212,7 @@ type sealedValue struct {
 	Sealed []byte    `db:"sealed"`
 }
 
-// resealSome passes the next values of a place, those after the entry last, to the callback again. It returns all
+// resealSome passes the next values of a place, those after the entry last, to the given function. It returns all
 // values that it read, and how many it replaced.
 func (s Secrets) resealSome(
 	ctx context.Context, place libraryPlace, last uuid.UUID, head []byte,
