@@ -23,8 +23,8 @@ var (
 	ErrUnavailable = pg.ErrUnavailable
 	// ErrAsksNobody means that runs cannot be made, because the task's answers came from a file.
 	ErrAsksNobody = errors.New("the task's answers were imported, so it cannot run")
-	// ErrNothingToRun means that a launch of this kind would have nothing to run in the task, or in the given
-	// question or variant.
+	// ErrNothingToRun means that a launch of this kind would have nothing to run in the task, or in the question or
+	// variant to which it is limited.
 	ErrNothingToRun = errors.New("nothing to run")
 )
 
@@ -71,9 +71,9 @@ func (e *UnassessedError) Error() string {
 	return "questions of task " + e.TaskID.String() + " are not assessed yet"
 }
 
-// RunsLeftError means that more runs were requested than a question has room for.
+// RunsLeftError means that more runs were requested than a question may still get.
 type RunsLeftError struct {
-	// Left is the number of runs that every question has room for.
+	// Left is the number of runs that each of the questions may still get.
 	Left int
 }
 

@@ -154,7 +154,8 @@ const SumEvaluationsUp = `
 // configuration fails to rate it.
 type Unrated func(config json.RawMessage) (score float64, ratings map[string]float64)
 
-// endLostJudgements gives default ratings to answers whose judge calls were lost too often, as if the calls had failed.
+// endLostJudgements gives default ratings to answers whose judge calls were lost too many times, as if the calls had
+// failed.
 func endLostJudgements(ctx context.Context, tx *sqlx.Tx, units []int64, message string, unrated Unrated) error {
 	const find = `
 		SELECT u.id, l.task_id, u.subject_run_id AS run_id, e.config

@@ -55,9 +55,9 @@ const insertGroupingUnits = `
 // noItemAfter is greater than the id of every item.
 const noItemAfter = 1<<63 - 1
 
-// PlanGroupings creates units that group answers by meaning, for those of the given questions that have all their runs,
-// and reports whether it created any. In an adaptive task, answers are grouped once all rounds are over. Questions that
-// were missed because a process died are found when the launch is about to end.
+// PlanGroupings creates a unit that groups the answers by meaning for each of the given questions that has all its
+// runs, and reports whether it created any. In an adaptive task, answers are grouped once all rounds are over.
+// Questions that were missed because a process died are found when the launch is about to end.
 func (s *Store) PlanGroupings(ctx context.Context, launchID uuid.UUID, itemIDs []int64) (planned bool, err error) {
 	const lock = `
 		SELECT l.task_id
@@ -120,8 +120,8 @@ func planLastGroupings(ctx context.Context, tx *sqlx.Tx, launchID, taskID uuid.U
 	return true, Notify(ctx, tx, taskID)
 }
 
-// GroupTask has a model group by meaning the answers of a task that has ended, without calling the task's agents; the
-// model replaces any previous one. It returns ErrConflict if the task is active or was never started.
+// GroupTask has a model group the answers of a task by meaning, without calling the task's agents; the model replaces
+// any previous one. It returns ErrConflict if the task is active or was never started.
 func (s *Store) GroupTask(ctx context.Context, scope Scope, taskID uuid.UUID, grouper Target,
 	n NewLaunch) (launchID uuid.UUID, err error) {
 	const choose = `UPDATE evaluation_tasks SET meaning_target = $2 WHERE id = $1`

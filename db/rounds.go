@@ -193,8 +193,8 @@ const planRounds = `
 	SELECT (SELECT count(*) FROM granted) AS made, (SELECT count(*) FROM due) - (SELECT count(*) FROM granted) AS refused,
 		(SELECT is_it FROM over_quota) AS is_over_quota`
 
-// CallsToday is an SQL expression for the number of calls made or planned by those launches of the project p that were
-// requested today, in Beijing time; imported launches do not count.
+// CallsToday is an SQL expression for the number of calls made or planned by the launches of the project p that were
+// requested today, in Beijing time. It leaves out imported launches.
 const CallsToday = `(
 	SELECT coalesce(sum(CASE WHEN l.status = 'PENDING' THEN ` + RunsOfTask + ` ELSE l.total_units END), 0)
 	FROM launches l

@@ -31,7 +31,7 @@ func (s Scope) Value() (driver.Value, error) {
 	return s.id.String(), nil
 }
 
-// Home returns the project in which the scope creates objects; for all projects it is the default one.
+// Home returns the project in which the scope creates objects: its own or, if it covers all projects, the default one.
 func (s Scope) Home() uuid.UUID {
 	if s.isAll {
 		return DefaultProject

@@ -32,7 +32,7 @@ type Stability struct {
 	MeaningNumbers
 }
 
-// MeaningNumbers describe how alike answers are by meaning, over the questions whose answers have been grouped.
+// MeaningNumbers describe how far answers agree in meaning, over the questions whose answers have been grouped.
 type MeaningNumbers struct {
 	MeaningItems         int      `db:"meaning_items" json:"meaning_items,omitempty" doc:"Number of questions whose answers have been grouped by meaning" example:"98"`
 	MeaningAgreement     *float64 `db:"meaning_agreement" json:"meaning_agreement,omitempty" doc:"Mean over these questions of the share of pairs of runs whose answers say the same thing" example:"0.88"`
@@ -232,7 +232,7 @@ const computeVerdicts = `
 		AND EXISTS (SELECT FROM task_evaluators WHERE task_id = $1)
 		GROUP BY item_id, variant) q`
 
-// computeStability includes the range of the variants' numbers if there are several variants.
+// computeStability includes the lowest and the highest of the variants' numbers if there are several variants.
 const computeStability = `
 	SELECT jsonb_build_object(
 		'identical_rate', avg(CAST(consensus = 1 AS int)::float8),

@@ -17,8 +17,8 @@ import (
 // Store runs the statements of one database.
 type Store struct{ db *pg.Pool }
 
-// Open connects to the PostgreSQL at url (a URL or a key=value string) with at most maxConnections connections. It
-// returns ErrUnavailable if the server does not answer.
+// Open connects to the PostgreSQL server at url (a URL or a key=value string) with at most maxConnections connections.
+// It returns ErrUnavailable if the server does not answer.
 func Open(ctx context.Context, url string, maxConnections int) (*Store, error) {
 	pool, err := pg.Open(ctx, url, maxConnections)
 	if err != nil {
@@ -62,7 +62,7 @@ type Actor struct {
 	Via string
 }
 
-// Who returns the actor in the form that rows store.
+// Who returns the actor's name or, without one, the address, as rows store it.
 func (a Actor) Who() string { return cmp.Or(a.Name, a.Address) }
 
 // Page is a window of a list; page numbers start at 1.

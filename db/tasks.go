@@ -94,8 +94,8 @@ type Task struct {
 	// the order of their numbers, which begin at 1.
 	Targets  []Target  `db:"-"`
 	Variants []Variant `db:"-"`
-	// Judges are the models that evaluators call, and the model that groups answers. Their numbers continue those of
-	// Targets.
+	// Judges are the models that evaluators call, and the model that groups answers. Their numbers follow the targets'
+	// numbers.
 	Judges []Target `db:"-"`
 	// Evaluators judge the task's answers, in the order of their numbers; without evaluators, answers are not judged.
 	Evaluators []Evaluator `db:"-"`
@@ -116,7 +116,7 @@ type Task struct {
 	// versions.
 	CreatedBy string    `db:"created_by"`
 	CreatedAt time.Time `db:"created_at"`
-	// UpdatedAt changes with the progress of a launch: each recorded run counts as an update of the task.
+	// UpdatedAt changes whenever the task changes, and with each run that a launch records.
 	UpdatedAt   time.Time  `db:"updated_at"`
 	StartedAt   *time.Time `db:"started_at"`
 	CompletedAt *time.Time `db:"completed_at"`
@@ -181,7 +181,7 @@ func (t Task) VariantNumbers() []int {
 	return numbers
 }
 
-// RunsOfItem returns the number of runs of a complete question for which no additional runs are planned.
+// RunsOfItem returns the number of runs planned for a question without additional runs, over all variants.
 func (t Task) RunsOfItem() int { return t.RunsPerItem * t.TotalVariants }
 
 // TotalRuns returns how many runs of the task are planned.

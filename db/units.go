@@ -45,7 +45,7 @@ type Want struct {
 	Horizon time.Duration
 }
 
-// Claim is the result of a claim.
+// Claim holds the units that ClaimUnits has claimed, and the limits that applied.
 type Claim struct {
 	// Units are the units to run, in the order of their rate-limit slots; empty if there were none to claim.
 	Units []Unit
@@ -64,7 +64,7 @@ type Limit struct {
 	Allowed int
 }
 
-// keepWithin caps a limit at what is left of an allowance, and deducts the limit from the allowance.
+// keepWithin lowers a limit to the remaining allowance, if that is less, and deducts the limit from the allowance.
 func (l *Limit) keepWithin(allowance *int) {
 	if *allowance == 0 && l.Allowed > 0 {
 		l.RetryAfter = allowanceAfter
@@ -265,7 +265,7 @@ func (s *Store) ReserveCall(ctx context.Context, call Call, unit Unit) (wait tim
 	return wait, reserved && err == nil, err
 }
 
-// Returned units go back to the queue or, if their launch was stopped, become STOPPED. Their epoch grows, so that a
+// Returned units go back to the queue or, if their launch was stopped, become STOPPED. Their epoch increases, so that a
 // late result is rejected.
 
 const returnUnits = `
@@ -309,7 +309,7 @@ func (s *Store) ReleaseUnits(ctx context.Context, workerID uuid.UUID) (released 
 	return pg.Affected("release the units", result, err)
 }
 
-// maxLosses is how many times a unit may lose its worker: the last time, it ends as FAILED.
+// maxLosses is how many times a unit can lose its worker; the last time, it ends as FAILED.
 const maxLosses = 3
 
 // WorkerLostCode is the error code of a run whose worker was lost maxLosses times.
