@@ -78,7 +78,7 @@ func (r report) limits(limits map[string]float64) (checks []check) {
 const mostNamed = 5
 
 // itemsPass checks that, for each question, the share of the variant's planned runs that passed is at least limit. Runs
-// that failed, are missing or have no verdict count as not passed.
+// that failed, are missing or have no verdict are treated as not passed.
 func (r report) itemsPass(number int, limit float64) check {
 	var short []string
 	for _, q := range r.Questions {

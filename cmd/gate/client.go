@@ -267,7 +267,7 @@ type pagination struct {
 
 func (p pagination) isLast() bool { return p.Page*p.PageSize >= p.Total }
 
-// Progress is the progress of a task.
+// Progress holds the status of a task, and how many of its runs have ended.
 type Progress struct {
 	Status      string `json:"status"`
 	TotalRuns   int    `json:"total_runs"`

@@ -116,7 +116,7 @@ func (r report) unfit(limits, margins map[string]float64) (warnings []string) {
 	return warnings
 }
 
-// difference is the difference between a number and the baseline's number.
+// difference describes how far a metric differs from the baseline.
 type difference struct {
 	Difference *float64   `json:"difference"`
 	SE         *float64   `json:"se"`

@@ -16,7 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// SpecError is an error in a file, with its position.
+// SpecError is an error in an evaluation file, with its position.
 type SpecError struct {
 	File string
 	Line int
@@ -25,8 +25,8 @@ type SpecError struct {
 
 func (e *SpecError) Error() string { return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Text) }
 
-// Spec is the content of a file: the members of a task's JSON, and the library entries to save before the task
-// is created.
+// Spec is the content of an evaluation file: the members of a task's JSON, and the library entries to save before the
+// task is created.
 type Spec struct {
 	// File is the path of the file. Lines maps the names of its members to their line numbers.
 	File  string
@@ -73,7 +73,7 @@ var members = map[string]kindOfValue{
 	"channels": aListOfIDs,
 }
 
-// ReadSpec reads a file. ${NAME} in a text is an environment variable, whose value lookup returns.
+// ReadSpec reads an evaluation file. ${NAME} in a text is an environment variable, whose value lookup returns.
 func ReadSpec(path string, lookup func(string) (string, bool)) (Spec, error) {
 	spec := Spec{
 		File: path, Lines: map[string]int{}, Task: map[string]any{}, Inline: map[string][]map[string]any{},

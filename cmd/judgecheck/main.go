@@ -28,7 +28,7 @@ type example struct {
 	passes                           bool
 }
 
-// verdict is the judge's verdict.
+// verdict is the judge's verdict on an answer, as the API returns it.
 type verdict struct {
 	Passed    *bool    `json:"passed"`
 	Score     *float64 `json:"score"`

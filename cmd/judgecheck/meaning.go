@@ -185,8 +185,8 @@ type placed struct {
 	isUnsure bool
 }
 
-// groups returns the group of each answer of a task, by question id and answer text. Answers that the model did not
-// group are left out.
+// groups returns the group of each answer of a task, keyed by question id and answer text. Answers that the model did
+// not group are left out.
 func (c client) groups(task string) (map[string]map[string]placed, error) {
 	all := map[string]map[string]placed{}
 	for page := 1; ; page++ {

@@ -13,7 +13,7 @@ import (
 	"wending/handlers/access"
 )
 
-// access returns the sign-in configuration for pages served at the address listening.
+// access returns the sign-in configuration for pages served at the given listening address.
 func (s *Settings) access(listening string) (config handlers.Access, err error) {
 	config.AuditDays, config.HSTSWithoutSubdomains = s.AuditDays, !s.HSTSNames
 	if config.Trusted, err = handlers.ParseTrusted(s.Proxies); err != nil {

@@ -110,8 +110,8 @@ func (c backupCommand) Run(ctx context.Context, s *Settings, stdout io.Writer, s
 	return err
 }
 
-// backup returns the contents of the installation's backups: the database, the folders and the key file. progress is
-// called during a backup, at most once per every.
+// backup describes the installation's backups: the database, the folders and the key file. progress is called while a
+// backup is made; every is the minimum time between two calls.
 func (s *Settings) backup(progress func(part string, bytes int64), every time.Duration) courier.Backup {
 	keyFile := s.keyFile()
 	if s.SecretKey != "" {

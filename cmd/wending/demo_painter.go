@@ -143,7 +143,7 @@ func drawPicture(seed uint64, share int) image.Image {
 	return canvas
 }
 
-// tint returns a colour by hue (in turns), saturation and value.
+// tint returns the colour with the given hue (in turns), saturation and value.
 func tint(hue, saturation, value float64) color.RGBA {
 	channel := func(n float64) uint8 {
 		k := math.Mod(n+hue*6, 6)

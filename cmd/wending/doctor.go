@@ -66,7 +66,8 @@ func (doctorCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) err
 	return nil
 }
 
-// check prints the outcome of one check: what was found, a warning, or what to do.
+// check prints the outcome of one check: what was found, a warning, or what to do. It returns false if the check
+// failed.
 func (d *doctor) check(name string, look func() (found string, err error)) bool {
 	found, err := look()
 	state, is := "ok", warning{}
@@ -165,7 +166,8 @@ func (d *doctor) checkDatabase(ctx context.Context) {
 	}
 }
 
-// describeServer describes the server: its version, schema, connections and clock.
+// describeServer returns a description of the server, or an error or a warning if its version, schema, connections or
+// clock are a problem.
 func (d *doctor) describeServer(ctx context.Context, store *db.Store) (string, error) {
 	server, err := upkeep.NewMonitor(store).Server(ctx)
 	if err != nil {

@@ -89,7 +89,7 @@ func (s *Settings) withPeople(ctx context.Context, work func(*db.Store, people.P
 	})
 }
 
-// auditLog opens the audit of a store, with the key that seals it.
+// auditLog opens the audit log of a store, with the key that seals it.
 func (s *Settings) auditLog(ctx context.Context, store *db.Store) (people.AuditLog, error) {
 	if _, err := s.keptKeys(); s.SecretKey == "" && errors.Is(err, os.ErrNotExist) && s.DatabaseURL != "" {
 		return people.AuditLog{}, errors.New("set SECRET_KEY or DATA_DIR as for the server: its key seals the audit log")
@@ -102,7 +102,8 @@ func (s *Settings) auditLog(ctx context.Context, store *db.Store) (people.AuditL
 	return people.NewAuditLog(store, sealer), err
 }
 
-// record calls work, and records in the audit log that it was done on the command line. It stores the intent first.
+// record calls work, and records in the audit log that it was done on the command line. It stores the intent before it
+// calls work.
 func (s *Settings) record(ctx context.Context, store *db.Store, entry people.AuditEntry, after map[string]any,
 	work func() error) error {
 	log, err := s.auditLog(ctx, store)
@@ -303,7 +304,7 @@ func (c createTokenCommand) Run(ctx context.Context, s *Settings, stdout io.Writ
 	})
 }
 
-// Run verifies the whole audit.
+// Run verifies the whole audit log.
 func (c verifyAuditCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) error {
 	var known []people.KnownEnd
 	for _, text := range c.Seen {
@@ -346,7 +347,7 @@ func (c verifyAuditCommand) Run(ctx context.Context, s *Settings, stdout io.Writ
 	})
 }
 
-// Run seals the audit as it is now.
+// Run seals the audit log as it is now.
 func (sealAuditCommand) Run(ctx context.Context, s *Settings, stdout io.Writer) error {
 	return s.withPeople(ctx, func(store *db.Store, _ people.People) error {
 		log, err := s.auditLog(ctx, store)
