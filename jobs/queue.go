@@ -88,7 +88,7 @@ func parseRedis(address string) (asynq.RedisConnOpt, error) {
 // Ping returns an error if Redis does not answer.
 func (q *Queue) Ping() error { return q.client.Ping() }
 
-// Close closes the connections.
+// Close closes the connections to Redis.
 func (q *Queue) Close() error { return errors.Join(q.client.Close(), q.inspector.Close()) }
 
 func (q *Queue) enqueue(ctx context.Context, kind, queue string, timeout time.Duration, args any) error {

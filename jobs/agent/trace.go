@@ -67,7 +67,7 @@ func InTrace(ctx context.Context, q protocol.Request) context.Context {
 // SpanIDs generates the ids of exported spans. It implements IDGenerator of OpenTelemetry's SDK.
 type SpanIDs struct{}
 
-// NewIDs returns the ids of a new root span.
+// NewIDs returns the ids of a new root span, in the trace that InTrace has put into ctx or else in a new one.
 func (s SpanIDs) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	named, _ := ctx.Value(traceKey{}).(string)
 	id, err := trace.TraceIDFromHex(named)

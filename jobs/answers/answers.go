@@ -1,5 +1,5 @@
-// Package answers reads files of answers that were made elsewhere: tables with a row for each run or for each question,
-// reports of this product, and the results of other evaluation tools.
+// Package answers reads files of answers that were collected elsewhere: tables with a row for each run or for each
+// question, reports of this product, and the results of other evaluation tools.
 package answers
 
 import (

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Store stores files. It is safe for concurrent use.
+// Store keeps files, each under its key. It is safe for concurrent use.
 type Store interface {
 	// Put stores a file of size bytes, completely or not at all, even if the process crashes. It replaces an older
 	// file with the key.

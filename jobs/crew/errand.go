@@ -15,7 +15,7 @@ type errand interface {
 	// prepare reads the data for the next call. If the data cannot be read now, prepare parks the unit. If the call
 	// may not be made for any other reason, the unit must be returned.
 	prepare(c *crew, unit *claimed) (may, isParked bool)
-	// call makes one call.
+	// call makes one call to the unit's target and returns its answer.
 	call(ctx context.Context, c *crew, unit *claimed) protocol.Answer
 	// cut records that the last call was cut off and has no outcome.
 	cut(c *crew, unit *claimed)

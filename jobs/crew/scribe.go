@@ -35,7 +35,7 @@ const (
 	longCall = time.Second
 )
 
-// EventStore stores the entries of a scribe.
+// EventStore is the part of the store that a Scribe needs.
 type EventStore interface {
 	Append(ctx context.Context, entries []engine.JournalEntry) error
 }

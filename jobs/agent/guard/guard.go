@@ -38,7 +38,7 @@ type Guard struct {
 	ticket string
 }
 
-// Config is the configuration of a Guard.
+// Config states which addresses a Guard allows.
 type Config struct {
 	// Variable is the name of the setting that holds the allowlist; errors mention it.
 	Variable string

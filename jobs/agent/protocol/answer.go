@@ -117,7 +117,7 @@ type Job struct {
 	AgentTraceID string `json:"agent_trace_id,omitempty"`
 }
 
-// Message is one message of a conversation.
+// Message is a question or an answer in a conversation's history.
 type Message struct {
 	// Role is user or assistant.
 	Role    string `json:"role"`
