@@ -19,8 +19,8 @@ import (
 	"wending/views/ui"
 )
 
-// carryBetween returns the two sides of a carry-over. A is the earlier task with its variant, both of which the
-// parameter from names; B is the task that the path names, with the given variant.
+// carryBetween returns the two sides of a carry-over. A is the earlier task and its variant, both of which from
+// identifies; B is the task in the path and the variant with the given number, by default the first.
 func (p *Pages) carryBetween(c echo.Context, from, variant string) (f summary.CarryOver, err error) {
 	if f.A, err = p.comparedTask(c, from); err != nil {
 		return f, err
@@ -42,7 +42,7 @@ func (p *Pages) carryBetween(c echo.Context, from, variant string) (f summary.Ca
 	return f, nil
 }
 
-// listCarriable lists the verdicts that can be carried over to a task from an earlier one.
+// listCarriable shows the verdicts that can be carried over to a task from an earlier one.
 func (p *Pages) listCarriable(c echo.Context) error {
 	f, err := p.carryBetween(c, c.QueryParam("from"), c.QueryParam("variant"))
 	if err != nil {
@@ -52,7 +52,8 @@ func (p *Pages) listCarriable(c echo.Context) error {
 	return p.renderCarry(c, f, http.StatusOK)
 }
 
-// carriable finds the verdicts that can be carried over to the later task.
+// carriable stores in f the questions whose verdicts can be carried over, and how many are left out for which reason.
+// It returns the comparison on which this is based.
 func (p *Pages) carriable(c echo.Context, f *summary.CarryOver) (compared reading.Compared, err error) {
 	ctx := c.Request().Context()
 	leave, err := pages.Gates(c).Pages.Enter(ctx)
@@ -112,7 +113,7 @@ func (p *Pages) renderCarry(c echo.Context, f summary.CarryOver, status int) err
 	return pages.Render(c, status, summary.CarryPage(frame, f))
 }
 
-// carryReviews carries over the verdicts on the ticked questions, if they can still be carried.
+// carryReviews carries over the verdicts on the ticked questions, except those that can no longer be carried over.
 func (p *Pages) carryReviews(c echo.Context) error {
 	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
 	if err != nil {
@@ -148,7 +149,7 @@ func (p *Pages) carryReviews(c echo.Context) error {
 	return c.Redirect(http.StatusSeeOther, paths.CarryReviews(f.B.ID, f.A.Ref(), f.B.Variant)+"&done=carried")
 }
 
-// undoCarry withdraws the verdicts of a carried batch that are still current.
+// undoCarry withdraws those verdicts that were carried over together and are still current.
 func (p *Pages) undoCarry(c echo.Context) error {
 	submitted, err := form.ReadText(c.Response(), c.Request())
 	if err != nil {

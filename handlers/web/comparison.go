@@ -25,8 +25,9 @@ import (
 	"wending/views/ui"
 )
 
-// compare compares two tasks, a and b. Without a and b, it lists all tasks to choose from; with only a, it lists the
-// others. Two tasks ticked in the list arrive as the parameter task, and the older one becomes a.
+// compare shows the comparison of the two tasks in the parameters a and b. Without a and b, it offers all tasks; with
+// only a, it offers tasks to compare a with. Two tasks that were ticked in the list of tasks arrive in the parameter
+// task; the older one becomes a.
 func (p *Pages) compare(c echo.Context) error {
 	if ticked := c.QueryParams()["task"]; len(ticked) > 0 {
 		return p.compareTicked(c, ticked)
@@ -48,7 +49,7 @@ func (p *Pages) compare(c echo.Context) error {
 	return p.showComparison(c, a, b)
 }
 
-// comparedTask returns a task whose results can be compared.
+// comparedTask returns the task and variant that text identifies, or a fault if the task has no results yet.
 func (p *Pages) comparedTask(c echo.Context, text string) (summary.ComparedSide, error) {
 	id, variant, err := request.Compared(text)
 	if err != nil {
@@ -84,7 +85,7 @@ func (p *Pages) compareTicked(c echo.Context, ticked []string) error {
 	return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.Comparison, query))
 }
 
-// chooseCompared lists the tasks that a task can be compared with.
+// chooseCompared lists the tasks with which a task can be compared.
 func (p *Pages) chooseCompared(c echo.Context, a summary.ComparedSide) error {
 	page, err := pages.Window(c)
 	if err != nil {
@@ -113,17 +114,18 @@ func (p *Pages) chooseCompared(c echo.Context, a summary.ComparedSide) error {
 }
 
 const (
-	// comparingTime limits how long the answers of two tasks are compared for one page; the remaining ones are
-	// compared for the next page.
+	// comparingTime is the maximum time for comparing the answers of two tasks for one page; what remains is compared for
+	// the next page.
 	comparingTime = 1500 * time.Millisecond
-	// documentTime is this limit for a document, and carryTime is this limit for carrying verdicts over.
+	// documentTime is the same limit for a printed document, and carryTime is the same limit for carrying verdicts over.
 	documentTime = time.Minute
 	carryTime    = 20 * time.Second
-	// pairsAtOnce is how many questions of a document are read at once.
+	// pairsAtOnce is how many questions of a document are in memory at once.
 	pairsAtOnce = 10
 )
 
-// showComparison shows one part of a comparison, a page of questions at a time, or a single question.
+// showComparison shows one part of a comparison with one page of its questions or, if the query names one, a single
+// question.
 func (p *Pages) showComparison(c echo.Context, a, b summary.ComparedSide) error {
 	ctx := c.Request().Context()
 	page, err := pages.Window(c)
@@ -179,7 +181,7 @@ func (p *Pages) showComparison(c echo.Context, a, b summary.ComparedSide) error 
 	return p.renderCompared(c, shown, leave)
 }
 
-// confirmChanges repeats the changed questions of a comparison, to find out which changes hold.
+// confirmChanges starts new runs of the changed questions of a comparison, to find out which changes hold.
 func (p *Pages) confirmChanges(c echo.Context) error {
 	submitted, err := form.ReadText(c.Response(), c.Request())
 	if err != nil {
@@ -207,7 +209,8 @@ func (p *Pages) confirmChanges(c echo.Context) error {
 	return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.Comparison, query)+"#changed")
 }
 
-// offer reads what a reader can do with a comparison: carry verdicts over, confirm changes, and compare by columns.
+// offer adds to a comparison what a reader can do with it: carry verdicts over, confirm changes, and compare by a
+// column.
 func (p *Pages) offer(ctx context.Context, shown *summary.Comparison, compared reading.Compared) error {
 	carriable, err := p.reader.Carriable(ctx, shown.A.Side(), shown.B.Side(), compared)
 	if err != nil {
@@ -221,8 +224,8 @@ func (p *Pages) offer(ctx context.Context, shown *summary.Comparison, compared r
 	return p.compareBy(ctx, shown)
 }
 
-// compareBy reads the columns by which the second task's questions can be grouped, and compares the tasks by the one
-// that the query names.
+// compareBy adds the columns by which the second task's questions can be grouped and, if the query names one of them,
+// the comparison for each of its values.
 func (p *Pages) compareBy(ctx context.Context, shown *summary.Comparison) (err error) {
 	if shown.Columns, err = p.report.Columns(ctx, shown.B.Task); err != nil {
 		return err
@@ -243,7 +246,8 @@ func (p *Pages) renderCompared(c echo.Context, shown summary.Comparison, leave f
 	}, leave)
 }
 
-// showPair shows one question of a comparison: as a page or, when a reader opens them, only its answers or its fold.
+// showPair shows one question of a comparison: as a page or, if htmx requests it, only its answers or their folded
+// part.
 func (p *Pages) showPair(c echo.Context, shown summary.Comparison, compared reading.Compared, text string,
 	leave func()) error {
 	number, err := strconv.Atoi(text)
@@ -318,7 +322,7 @@ func (p *Pages) printComparison(c echo.Context) error {
 	}, leave)
 }
 
-// bothSides returns the sides that a request names.
+// bothSides returns the two sides in a request's parameters a and b.
 func (p *Pages) bothSides(c echo.Context) (shown summary.Comparison, err error) {
 	for _, side := range []struct {
 		name string
@@ -342,7 +346,7 @@ func idsOf(questions []measure.ComparedQuestion) []int64 {
 	return ids
 }
 
-// comparedPairs reads the most common answers of both sides to some questions and lays them out.
+// comparedPairs returns the pairs with the most common answers of both sides, laid out next to each other.
 func (p *Pages) comparedPairs(ctx context.Context, c summary.Comparison, compared reading.Compared,
 	pairs []measure.Pair) ([]summary.ComparedPair, error) {
 	pairs = slices.Clone(pairs)

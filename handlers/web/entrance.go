@@ -15,7 +15,7 @@ import (
 	"wending/views/ui"
 )
 
-// chooseFirst lists the tasks that can be compared with another.
+// chooseFirst lists the tasks that can be compared, for the reader to choose the first of two.
 func (p *Pages) chooseFirst(c echo.Context) error {
 	ctx := c.Request().Context()
 	page, err := pages.Window(c)

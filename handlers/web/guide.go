@@ -16,7 +16,7 @@ import (
 // guideStyle is the style sheet of the guide.
 const guideStyle = "help.css"
 
-// showGuide lists the chapters of the guide, or the results of a search in it.
+// showGuide shows the list of the guide's chapters, or the results of searching it.
 func (p *Pages) showGuide(c echo.Context) error {
 	locale, query := pages.Locale(c), strings.TrimSpace(c.QueryParam("q"))
 	frame := pages.Frame(c, p.Version, locale.Text("guide.title"), "")

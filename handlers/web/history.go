@@ -21,11 +21,10 @@ import (
 	"wending/views/ui"
 )
 
-// tasksDrawn is how many tasks the plots of a history show.
+// tasksDrawn is the maximum number of tasks that the plots of a history show.
 const tasksDrawn = 60
 
-// showHistory shows all tasks on the dataset or file that the address names, or all tasks of the agent, model or
-// address.
+// showHistory shows all tasks with a common subject: the dataset, file, agent, model or address in the query.
 func (p *Pages) showHistory(c echo.Context) error {
 	ctx := c.Request().Context()
 	history, filter, err := p.subjectOf(ctx, c.QueryParams())
@@ -66,7 +65,7 @@ func (p *Pages) showHistory(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, taskpages.HistoryPage(frame, history))
 }
 
-// subjectOf returns the subject of a history, and the filter for its tasks.
+// subjectOf returns a history with the name of its subject, and the filter that selects its tasks.
 func (p *Pages) subjectOf(ctx context.Context,
 	query url.Values) (history taskpages.History, filter tasklist.Filter, err error) {
 	saves, scope := p.Library.Entries, request.ScopeOf(ctx)

@@ -16,7 +16,8 @@ import (
 	"wending/views/ui"
 )
 
-// regrouped returns the answers to be grouped: those that the variant in the query gave to the question in the path.
+// regrouped returns the answers of a variant to a question, for a person to group them. The question is in the path,
+// and the variant in the query.
 func (p *Pages) regrouped(c echo.Context) (g judging.Regrouping, answers tasks.Answers, err error) {
 	task, item, _, err := p.question(c)
 	if err != nil {
@@ -40,7 +41,8 @@ func (p *Pages) regrouped(c echo.Context) (g judging.Regrouping, answers tasks.A
 	return judging.NewRegrouping(r, card, variant, answers.Runs, answers.Contents), answers, nil
 }
 
-// showMeaning shows one variant's answers to a question, grouped by meaning, for a person to correct.
+// showMeaning shows the answers of a variant to a question as they are grouped by meaning, for a person to correct the
+// groups.
 func (p *Pages) showMeaning(c echo.Context) error {
 	g, _, err := p.regrouped(c)
 	if err != nil {
@@ -56,7 +58,7 @@ func (p *Pages) renderMeaning(c echo.Context, g judging.Regrouping, status int) 
 	return pages.Render(c, status, judging.MeaningPage(frame, g))
 }
 
-// regroup stores a person's groups, or withdraws the current ones. If that is refused, the page shows the reason above
+// regroup stores a person's groups, or withdraws the current ones. If that is refused, the page shows the reason and
 // the current groups.
 func (p *Pages) regroup(c echo.Context) error {
 	ctx := c.Request().Context()
@@ -70,7 +72,7 @@ func (p *Pages) regroup(c echo.Context) error {
 	}
 	version, err := strconv.Atoi(submitted.Values["version"])
 	if err != nil {
-		version = -1 // a version that was never shown, so this is a conflict
+		version = -1 // no page has this version, so storing is refused as a conflict
 	}
 	done := "regrouped"
 	name, err := form.ReviewerName(ctx, submitted.Values["reviewer"])
@@ -95,8 +97,9 @@ func (p *Pages) regroup(c echo.Context) error {
 	return p.renderMeaning(c, g, fault.Status())
 }
 
-// chosenGroups returns the groups that a form chooses, each as a list of run_index. The choice for an answer applies to
-// all runs that gave it. An answer without a choice is in no group, which Regroup refuses.
+// chosenGroups returns the groups that were chosen in a form, each as a list of the run_index of its runs. The choice
+// for an answer applies to all runs with the same answer. An answer without a choice is in no group, which Regroup
+// refuses.
 func chosenGroups(submitted *form.Upload, answers tasks.Answers) (groups [][]int) {
 	var names []string
 	chosen := map[int]string{}

@@ -18,7 +18,7 @@ import (
 	"wending/views/ui"
 )
 
-// pairs returns the pairs of the two variants that the query names; if it names none, those of the first two variants.
+// pairs returns the pairs of answers by the two variants in the query; by default, by the first two variants.
 func (p *Pages) pairs(c echo.Context) (shown judging.Pairs, err error) {
 	if shown.Task, err = p.reviewedTask(c); err != nil {
 		return shown, err
@@ -32,7 +32,8 @@ func (p *Pages) pairs(c echo.Context) (shown judging.Pairs, err error) {
 	return shown, err
 }
 
-// showPairs shows how far the comparison of two variants has come and, at its end, which of them people prefer.
+// showPairs shows how many pairs of two variants' answers have been compared and, once all have, which variant people
+// prefer.
 func (p *Pages) showPairs(c echo.Context) error {
 	shown, err := p.pairs(c)
 	if err != nil {
@@ -43,7 +44,7 @@ func (p *Pages) showPairs(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, judging.PairsPage(frame, shown))
 }
 
-// drawPairs draws the pairs of two variants that are still missing, and redirects to the first that waits.
+// drawPairs draws the missing pairs of two variants' answers, and redirects to the first pair that waits for a verdict.
 func (p *Pages) drawPairs(c echo.Context) error {
 	task, err := p.reviewedTask(c)
 	if err != nil {
@@ -64,7 +65,7 @@ func (p *Pages) drawPairs(c echo.Context) error {
 }
 
 // nextPair redirects to the next pair that waits for the reader's verdict, starting after the question in the query. If
-// none waits, it redirects to the progress.
+// none is waiting, it redirects to the page with the progress.
 func (p *Pages) nextPair(c echo.Context) error {
 	shown, err := p.pairs(c)
 	if err != nil {
@@ -81,7 +82,7 @@ func (p *Pages) nextPair(c echo.Context) error {
 	return c.Redirect(http.StatusSeeOther, paths.PairsOf(shown.Task.ID, shown.Of.A, shown.Of.B))
 }
 
-// blindPair returns the pair of answers to the question in the path.
+// blindPair returns the pair of answers to the question in the path, with their texts.
 func (p *Pages) blindPair(c echo.Context) (shown judging.BlindPair, err error) {
 	_, item, number, err := p.question(c)
 	if err != nil {
@@ -99,7 +100,7 @@ func (p *Pages) blindPair(c echo.Context) (shown judging.BlindPair, err error) {
 	return shown, err
 }
 
-// showBlindPair shows two variants' answers to a question without their names.
+// showBlindPair shows two variants' answers to a question without the variants' names.
 func (p *Pages) showBlindPair(c echo.Context) error {
 	shown, err := p.blindPair(c)
 	if err != nil {
@@ -116,8 +117,8 @@ func (p *Pages) renderBlindPair(c echo.Context, shown judging.BlindPair, status 
 	return pages.Render(c, status, judging.BlindPairPage(frame, shown))
 }
 
-// judgePair stores or withdraws the reader's verdict on a pair, and redirects to the next pair or, after a withdrawal,
-// to this one. If that is refused, the page shows the reason next to the current verdict.
+// judgePair stores or withdraws the reader's verdict on a pair. It redirects to the next pair or, after a withdrawal,
+// to the same one. If that is refused, the page shows the reason and the current verdict.
 func (p *Pages) judgePair(c echo.Context) error {
 	submitted, err := form.ReadText(c.Response(), c.Request())
 	if err != nil {
@@ -139,12 +140,12 @@ func (p *Pages) judgePair(c echo.Context) error {
 	return p.renderBlindPair(c, shown, fault.Status())
 }
 
-// storePair stores or withdraws the submitted verdict, and returns the address of the next page.
+// storePair stores or withdraws the submitted verdict, and returns the address of the page to show next.
 func (p *Pages) storePair(c echo.Context, shown judging.BlindPair, submitted *form.Upload) (next string, err error) {
 	ctx, of := c.Request().Context(), shown.Of
 	version, err := strconv.Atoi(submitted.Values["version"])
 	if err != nil {
-		version = -1 // a version that was never shown, so this is a conflict
+		version = -1 // no page has this version, so storing is refused as a conflict
 	}
 	place := review.PairPlace{Of: of, QuestionID: shown.Pair.QuestionID}
 	if place.Reviewer, err = form.ReviewerName(ctx, submitted.Values["reviewer"]); err != nil {

@@ -30,7 +30,7 @@ import (
 	"wending/views/ui"
 )
 
-// showReport shows the report of a task: a page of questions with their answers side by side.
+// showReport shows a page of a task's report: questions with their answers side by side.
 func (p *Pages) showReport(c echo.Context) error {
 	ctx := c.Request().Context()
 	task, err := p.task(c)
@@ -71,7 +71,8 @@ func (p *Pages) showReport(c echo.Context) error {
 		})
 }
 
-// selectedReport reads the page of a task's report that a request asks for, without the answers.
+// selectedReport returns the report that a request's query describes, without the answers, with the requested page and
+// people's verdicts.
 func (p *Pages) selectedReport(c echo.Context,
 	task db.Task) (report results.Report, page db.Page, reviews reading.Reviews, err error) {
 	isPartial := !task.HasResults && c.QueryParam("partial") == "1"
@@ -98,7 +99,7 @@ func (p *Pages) selectedReport(c echo.Context,
 	return report, page, reviews, nil
 }
 
-// showMap shows a square for each question; the squares link to the questions, on any page of the report.
+// showMap shows a square for each question, which links to the question on whatever page of the report it is.
 func (p *Pages) showMap(c echo.Context) error {
 	task, err := p.task(c)
 	if err != nil {
@@ -114,7 +115,8 @@ func (p *Pages) showMap(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, results.MapPart(report))
 }
 
-// renderReport renders a page with answers; leave releases the request's slot at the gate once the page is complete.
+// renderReport renders a page with answers. leave gives back the request's slot at the gate; it is called once the page
+// is complete, even if the client is still reading it.
 func (p *Pages) renderReport(c echo.Context, title string, leave func(), page func(ui.Frame) templ.Component) error {
 	frame := pages.Frame(c, p.Version, title, ui.SectionTasks)
 	frame.Width, frame.Styles, frame.Scripts = "wide", []string{"report.css", "gallery.css"},
@@ -124,7 +126,7 @@ func (p *Pages) renderReport(c echo.Context, title string, leave func(), page fu
 	}, leave)
 }
 
-// onlyDiffering requests a document with only the questions that differ or failed.
+// onlyDiffering is the value of the parameter only for a document with only the questions that differ or failed.
 const onlyDiffering = "differing"
 
 // printReport shows a task's report as one document, for printing.
@@ -160,7 +162,7 @@ func (p *Pages) printReport(c echo.Context) error {
 	}, leave)
 }
 
-// Chosen returns the items that the query of a report selects; nil means all.
+// Chosen returns the ids of the questions that the query of a report selects; nil means all.
 func (p *Pages) Chosen(c echo.Context, task db.Task) (map[int64]bool, error) {
 	r := results.Report{Task: task}
 	var err error
@@ -177,7 +179,7 @@ func (p *Pages) Chosen(c echo.Context, task db.Task) (map[int64]bool, error) {
 	return items, nil
 }
 
-// exportShown sends the questions that the query of a report selects as a file.
+// exportShown sends the questions that the query of a report selects, as a file.
 func (p *Pages) exportShown(c echo.Context) error {
 	ctx := c.Request().Context()
 	task, err := p.reviewedTask(c)
@@ -203,7 +205,7 @@ func (p *Pages) exportShown(c echo.Context) error {
 	return write(ctx, c.Response())
 }
 
-// queryOf reads the query of a report: the filters and the order of its questions.
+// queryOf parses the query of a report: its filters, and the order of its questions.
 func queryOf(c echo.Context, task db.Task) (query results.Query, err error) {
 	query.Search, query.Series = request.SearchText(c.QueryParam("search")), request.SearchText(c.QueryParam("series"))
 	if query.Variant, err = pages.Variant(c, task); err != nil {
@@ -243,7 +245,8 @@ func queryOf(c echo.Context, task db.Task) (query results.Query, err error) {
 	return query, nil
 }
 
-// readReport reads the summaries of all questions of a report, and the reader's preferences.
+// readReport reads the summaries of all questions of a report and the reader's preferences into report, and returns
+// people's verdicts.
 func (p *Pages) readReport(c echo.Context, report *results.Report) (reviews reading.Reviews, err error) {
 	ctx := c.Request().Context()
 	if report.View, err = choiceOf(c, "view", results.Views, viewOfPage(c)); err != nil {
@@ -304,13 +307,15 @@ func (p *Pages) readReport(c echo.Context, report *results.Report) (reviews read
 	return reviews, err
 }
 
-// asSeen returns a task whose verdicts are hidden only from those who may judge: nobody else is influenced by them.
+// asSeen returns the task, with HidesReviews unset if the reader may not judge: verdicts cannot influence such a
+// reader, and need not be hidden.
 func asSeen(ctx context.Context, task db.Task) db.Task {
 	task.HidesReviews = task.HidesReviews && request.From(ctx).Role.Allows(people.Reviewer)
 	return task
 }
 
-// readEvaluations reads which questions have runs that did not pass an evaluator, or that a judge could not rate.
+// readEvaluations adds to a report which questions have runs that did not pass an evaluator, or that a judge could not
+// rate.
 func (p *Pages) readEvaluations(ctx context.Context, report *results.Report) (err error) {
 	if len(report.Task.Evaluators) == 0 {
 		return nil
@@ -332,20 +337,21 @@ func (p *Pages) readEvaluations(ctx context.Context, report *results.Report) (er
 	return err
 }
 
-// viewsOf returns the project's saved views of questions, for a page that shows what a query asks for.
+// viewsOf returns the project's saved views of questions, for the page at path that shows what query selects.
 func (p *Pages) viewsOf(c echo.Context, path string, query results.Query) (ui.Views, error) {
 	query.IsPartial = false
 	return pages.Views(c, p.people, people.QuestionViews, path, query.Values())
 }
 
-// sliced returns the items of a task that the slice of a query selects; nil if the query has no slice.
+// sliced returns the ids of the questions that the query selects by columns or numbers of their runs; nil if it selects
+// none in this way.
 func (p *Pages) sliced(ctx context.Context, task db.Task, query results.Query) (map[int64]bool, error) {
 	slicing, err := request.Slicing(query.Slice, task)
 	if err != nil || len(query.Slice) == 0 {
 		return nil, err
 	}
 	filter := report.Filter{Variant: query.Variant, Slicing: slicing}
-	if query.ErrorCode != "" { // a single run must meet all of these conditions
+	if query.ErrorCode != "" { // the same run must meet all conditions
 		filter.ErrorCodes = []string{query.ErrorCode}
 	}
 	if query.FinishReason != "" {
@@ -354,7 +360,7 @@ func (p *Pages) sliced(ctx context.Context, task db.Task, query results.Query) (
 	return p.report.Matching(ctx, task.ID, filter)
 }
 
-// viewOfPage returns the view of the page that requests one of its cards; empty if the request names none.
+// viewOfPage returns the view of the page from which a card is requested; empty if the request does not say.
 func viewOfPage(c echo.Context) string {
 	if view := c.Request().Header.Get(results.ViewHeader); slices.Contains(results.Views, view) {
 		return view
@@ -362,7 +368,8 @@ func viewOfPage(c echo.Context) string {
 	return ""
 }
 
-// choiceOf returns the choice in the request, which is then remembered in the browser, or else the remembered choice.
+// choiceOf returns the choice in the request, which the browser then remembers; without one, it returns the remembered
+// choice or otherwise.
 func choiceOf(c echo.Context, name string, choices []string, otherwise string) (string, error) {
 	if asked := c.QueryParam(name); asked != "" {
 		if !slices.Contains(choices, asked) {
@@ -377,8 +384,8 @@ func choiceOf(c echo.Context, name string, choices []string, otherwise string) (
 	return otherwise, nil
 }
 
-// reviewer returns the name under which the reader reviews: the account's name; without accounts it is empty until
-// the reader has entered a name.
+// reviewer returns the name under which the reader reviews: the account's name or, without accounts, the name that the
+// reader has entered, which is empty at first.
 func reviewer(c echo.Context) string {
 	if info := request.From(c.Request().Context()); info.HasAccounts {
 		return info.Who.Name
@@ -390,7 +397,7 @@ func reviewer(c echo.Context) string {
 	return request.SearchText(name)
 }
 
-// news reports the current number of finished questions to a page that shows only some of them.
+// news tells a page that shows only the finished questions how many are finished now.
 func (p *Pages) news(c echo.Context) error {
 	task, err := p.task(c)
 	if err != nil {
@@ -403,9 +410,9 @@ func (p *Pages) news(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, results.News(task, known, task.Processed > known))
 }
 
-// findQuestion redirects to a question by its number, on the page of the whole report that contains it. Numbers do
-// not change with filters, paging or retries. The query can name a variant whose answers are to be shown. A page
-// that already shows the question requests only its card, or the card with one variant open.
+// findQuestion redirects to the question with the number in the path, on the page of the report that contains it.
+// Numbers do not change with filters, paging or retries. The query can name a variant whose answers are to be shown. If
+// htmx makes the request, findQuestion sends a part of the question's card instead.
 func (p *Pages) findQuestion(c echo.Context) error {
 	task, item, number, err := p.question(c)
 	if err != nil {
@@ -424,10 +431,10 @@ func (p *Pages) findQuestion(c echo.Context) error {
 		return p.followRetry(c, task, item.ID)
 	}
 	query := url.Values{}
-	if !task.HasResults { // questions that are done can be read
+	if !task.HasResults { // finished questions can already be read
 		return p.findPartial(c, task, item, number)
 	}
-	if c.QueryParam("sort") != "" { // from a place with its own filters and order
+	if c.QueryParam("sort") != "" { // the link is on a page with its own filters and order
 		r := results.Report{Task: task}
 		if r.Query, err = queryOf(c, task); err != nil {
 			return err
@@ -440,7 +447,7 @@ func (p *Pages) findQuestion(c echo.Context) error {
 			return c.Redirect(http.StatusSeeOther, address)
 		}
 	}
-	if task.TotalItems > results.OnPage(task) { // a number gives the page only in the order of numbers
+	if task.TotalItems > results.OnPage(task) { // only in this order can the page be computed from the number
 		query.Set("sort", results.SortNumber)
 	}
 	if page := (number-1)/results.OnPage(task) + 1; page > 1 {
@@ -452,8 +459,8 @@ func (p *Pages) findQuestion(c echo.Context) error {
 	return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.Results(task.ID), query)+"#"+paths.ItemID(item.ID))
 }
 
-// addressIn returns the address of a question among those that a report selects; it is empty if the question is not
-// among them.
+// addressIn returns the address of a question on the page of a report that contains it; empty if the report's filters
+// leave it out.
 func (p *Pages) addressIn(c echo.Context, r results.Report, item int64) (address string, err error) {
 	if _, err := p.readReport(c, &r); err != nil {
 		return "", err
@@ -469,8 +476,8 @@ func (p *Pages) addressIn(c echo.Context, r results.Report, item int64) (address
 	return paths.WithQuery(paths.Results(r.Task.ID), query) + "#" + paths.ItemID(item), nil
 }
 
-// findPartial redirects to a finished question before the task's first launch has ended; an unfinished question has
-// its own page.
+// findPartial redirects to a question that is finished, while the task's first launch is still active. If the question
+// is not finished, it shows the question on a page of its own.
 func (p *Pages) findPartial(c echo.Context, task db.Task, item db.Item, number int) error {
 	r := results.Report{Task: task, Query: results.Query{IsPartial: true, Sort: results.DefaultSort}}
 	address, err := p.addressIn(c, r, item.ID)
@@ -483,10 +490,10 @@ func (p *Pages) findPartial(c echo.Context, task db.Task, item db.Item, number i
 	return c.Redirect(http.StatusSeeOther, address)
 }
 
-// unfinishedShown is how many characters of each answer the page of an unfinished question shows.
+// unfinishedShown is the maximum number of characters of each answer on the page of an unfinished question.
 const unfinishedShown = 2000
 
-// showUnfinished shows a question before all its runs are recorded.
+// showUnfinished shows the page of a question whose runs have not all ended.
 func (p *Pages) showUnfinished(c echo.Context, task db.Task, item db.Item, number int) error {
 	ctx := c.Request().Context()
 	u := taskpages.Unfinished{Task: task, Item: item, Number: number}
@@ -516,7 +523,7 @@ func (p *Pages) showUnfinished(c echo.Context, task db.Task, item db.Item, numbe
 	return pages.Render(c, http.StatusOK, taskpages.UnfinishedPage(frame, u))
 }
 
-// question returns the task that the path names, and its question with the number in the path.
+// question returns the task in the path, and its question with the number in the path.
 func (p *Pages) question(c echo.Context) (task db.Task, item db.Item, number int, err error) {
 	if task, err = p.task(c); err != nil {
 		return task, item, 0, err
@@ -535,7 +542,8 @@ func (p *Pages) question(c echo.Context) (task db.Task, item db.Item, number int
 	return task, items[0], number, nil
 }
 
-// openVariant shows a question's card with the answers of one variant.
+// openVariant sends a question's card with the answers of one variant open, or returns wrong, the error of the
+// variant's number.
 func (p *Pages) openVariant(c echo.Context, task db.Task, item int64, variant int, wrong error) error {
 	if wrong != nil {
 		return wrong
@@ -548,7 +556,7 @@ func (p *Pages) openVariant(c echo.Context, task db.Task, item int64, variant in
 	return pages.Render(c, http.StatusOK, results.CardPart(r, card))
 }
 
-// openSent shows, for each variant, the request that was sent for its first run of a question.
+// openSent shows, for each variant, the request that was sent for the variant's first run of a question.
 func (p *Pages) openSent(c echo.Context, task db.Task, item int64) error {
 	ctx := c.Request().Context()
 	runs, err := p.report.CurrentRuns(ctx, []int64{item}, 0)
@@ -589,7 +597,7 @@ func (p *Pages) openSent(c echo.Context, task db.Task, item int64) error {
 	return pages.Render(c, http.StatusOK, taskpages.SentPart(task, all, project.TraceURL))
 }
 
-// openUnits renders the folded part of a question's card, from a given unit on.
+// openUnits sends the part of a question's card that is folded, beginning with the given block.
 func (p *Pages) openUnits(c echo.Context, task db.Task, item int64, from string) error {
 	unit, err := strconv.Atoi(from)
 	if err != nil {
@@ -603,8 +611,8 @@ func (p *Pages) openUnits(c echo.Context, task db.Task, item int64, from string)
 	return pages.Render(c, http.StatusOK, r.Aligned(card).Fold(unit))
 }
 
-// followRetry shows the progress of a question's retry. Once the retry has ended, the response replaces the whole
-// card.
+// followRetry sends the progress of a question's retry. Once the retry has ended, it sends the whole card, which
+// replaces the old one.
 func (p *Pages) followRetry(c echo.Context, task db.Task, item int64) error {
 	r, card, err := p.readCard(c, task, item)
 	if err != nil {
@@ -617,7 +625,7 @@ func (p *Pages) followRetry(c echo.Context, task db.Task, item int64) error {
 	return pages.Render(c, http.StatusOK, results.CardPart(r, card))
 }
 
-// showCard renders one question of the report.
+// showCard sends the card of one question of the report.
 func (p *Pages) showCard(c echo.Context, task db.Task, item int64) error {
 	r, card, err := p.readCard(c, task, item)
 	if err != nil {
@@ -644,7 +652,7 @@ func (p *Pages) readCard(c echo.Context, task db.Task, item int64) (r results.Re
 	return r, cards[0], nil
 }
 
-// placeRun finds a run among the answers to its question, and decides which parts of it the reader may see.
+// placeRun adds to a run where it belongs among the answers to its question, and which parts of it the reader may see.
 func (p *Pages) placeRun(c echo.Context, view *results.Run) (err error) {
 	ctx, task := c.Request().Context(), view.Task
 	var reviews reading.Reviews
@@ -653,7 +661,7 @@ func (p *Pages) placeRun(c echo.Context, view *results.Run) (err error) {
 			return err
 		}
 	}
-	// Differences are only marked in texts of the length that the report shows; a longer text has no marks.
+	// Differences are marked only in texts that are not longer than those in the report.
 	cards, err := p.reader.Cards(ctx, task, []int64{view.ItemID}, reviews, results.Shown(task.RunsOfItem()))
 	if err != nil {
 		return err
@@ -668,7 +676,7 @@ func (p *Pages) placeRun(c echo.Context, view *results.Run) (err error) {
 	return nil
 }
 
-// readSurroundings reads what surrounds a run: the turns of the conversation before it, and where traces are shown.
+// readSurroundings adds to a run the earlier turns of its conversation, and the template of links to its trace.
 func (p *Pages) readSurroundings(ctx context.Context, view *results.Run) error {
 	if view.Turn != nil {
 		turn, _, err := engine.NewConversations(p.Store).HistoryOf(ctx, view.WholeRun.Run, view.Task.ID,
@@ -683,7 +691,7 @@ func (p *Pages) readSurroundings(ctx context.Context, view *results.Run) error {
 	return err
 }
 
-// showRun shows the whole text of one run, of any launch.
+// showRun shows the whole text of one run, which may belong to any launch.
 func (p *Pages) showRun(c echo.Context) error {
 	task, err := p.task(c)
 	if err != nil {

@@ -27,7 +27,7 @@ import (
 	"wending/views/ui"
 )
 
-// reviewedTask returns the task that the path names, whose results can be read.
+// reviewedTask returns the task in the path, or a fault if it has no results yet.
 func (p *Pages) reviewedTask(c echo.Context) (db.Task, error) {
 	task, err := p.task(c)
 	if err == nil && !task.HasResults {
@@ -36,9 +36,8 @@ func (p *Pages) reviewedTask(c echo.Context) (db.Task, error) {
 	return task, err
 }
 
-// nextReview redirects to the next question that waits for the reader's verdict: the one with the most at stake or,
-// after a question that was judged or skipped, the next one in the queue. If none is left, it redirects to the
-// summary.
+// nextReview redirects to the next question that waits for the reader's verdict: the first in the queue or, after a
+// question that was judged or skipped, the next one. If none is left, it redirects to the summary of the review.
 func (p *Pages) nextReview(c echo.Context) error {
 	task, err := p.reviewedTask(c)
 	if err != nil {
@@ -85,7 +84,7 @@ func (p *Pages) nextReview(c echo.Context) error {
 	return c.Redirect(http.StatusSeeOther, end)
 }
 
-// reviewQuestion shows one question on its own page.
+// reviewQuestion shows one question on a page of its own, for the reader to judge.
 func (p *Pages) reviewQuestion(c echo.Context) error {
 	ctx := c.Request().Context()
 	task, item, number, err := p.question(c)
@@ -151,8 +150,8 @@ func (p *Pages) reviewQuestion(c echo.Context) error {
 	}, leave)
 }
 
-// claim records that the reader is judging the question of a page, unless it is judged already. It also reads who else
-// is judging the question, and which reasons a verdict may have.
+// claim records that the reader is judging the question of a page, unless the reader has judged it already. It also
+// adds to the page who else is judging the question, and the reasons that a verdict may have.
 func (p *Pages) claim(ctx context.Context, j *judging.Judging) (err error) {
 	if j.Reasons, err = p.reviews.ReasonsOf(ctx, j.Task.ID); err != nil {
 		return err
@@ -169,13 +168,13 @@ func (p *Pages) claim(ctx context.Context, j *judging.Judging) (err error) {
 	return p.reviews.Claim(ctx, j.Card.Item.ID, j.Reviewer)
 }
 
-// same collects the questions whose answers have the same content.
+// same returns the questions whose answers all have the same content.
 func (p *Pages) same(c echo.Context, r results.Report) (judging.Same, error) {
 	hasFiles, err := p.assets.Items(c.Request().Context(), r.Task.ID)
 	return judging.SameOf(r, hasFiles), err
 }
 
-// listSame lists the questions whose answers have the same content, so that they can be passed together.
+// listSame lists the questions whose answers all have the same content, so that they can be passed together.
 func (p *Pages) listSame(c echo.Context) error {
 	task, err := p.reviewedTask(c)
 	if err != nil {
@@ -259,7 +258,7 @@ func (p *Pages) passSame(c echo.Context) error {
 	return pages.Done(c, paths.ReviewSame(task.ID), "reviewed")
 }
 
-// undoSame withdraws the verdicts of a batch that are still current.
+// undoSame withdraws those verdicts that were given together and are still current.
 func (p *Pages) undoSame(c echo.Context) error {
 	task, err := p.reviewedTask(c)
 	if err != nil {
@@ -283,7 +282,7 @@ func (p *Pages) undoSame(c echo.Context) error {
 	return pages.Done(c, paths.ReviewSame(task.ID), "withdrawn")
 }
 
-// listVersions lists all verdicts that were ever given on a question.
+// listVersions lists all versions of all verdicts on a question.
 func (p *Pages) listVersions(c echo.Context) error {
 	task, item, _, err := p.question(c)
 	if err != nil {
@@ -297,8 +296,8 @@ func (p *Pages) listVersions(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, judging.History(versions))
 }
 
-// showReview shows the progress of a task's review. Addresses of older versions use it to redirect to the next
-// question.
+// showReview shows the progress of a task's review. An address from an older version of the product, with the parameter
+// after, is redirected to the next question.
 func (p *Pages) showReview(c echo.Context) error {
 	task, err := p.reviewedTask(c)
 	if err != nil {
@@ -333,7 +332,7 @@ func (p *Pages) renderSignOff(c echo.Context, task db.Task, typed judging.SignOf
 	return pages.Render(c, status, judging.SignOffPage(frame, r, signed, typed))
 }
 
-// signOff signs off a report. If it cannot be signed off, the typed values stay.
+// signOff signs off a report. If that is refused, the page shows the reason and the typed values.
 func (p *Pages) signOff(c echo.Context) error {
 	task, err := p.reviewedTask(c)
 	if err != nil {
@@ -367,8 +366,8 @@ func (p *Pages) signOff(c echo.Context) error {
 	return pages.Done(c, paths.Review(task.ID), "signed")
 }
 
-// assign assigns a task's questions to the reviewers in a form, which has one name per line. If that is not possible,
-// the typed values stay.
+// assign assigns a task's questions to the reviewers in a form, which contains one name per line. If that is refused,
+// the page shows the reason and the typed values.
 func (p *Pages) assign(c echo.Context) error {
 	task, err := p.reviewedTask(c)
 	if err != nil {
@@ -408,7 +407,8 @@ func (p *Pages) assign(c echo.Context) error {
 	return pages.Done(c, paths.Review(task.ID), "assigned")
 }
 
-// questionsToAssign returns the ids of the questions that have the given opinion; nil means all questions of the task.
+// questionsToAssign returns the ids of the questions that have the given opinion; if it is empty, nil, which means all
+// questions of the task.
 func (p *Pages) questionsToAssign(c echo.Context, task db.Task, opinion string) ([]string, error) {
 	if opinion == "" {
 		return nil, nil
@@ -427,7 +427,7 @@ func (p *Pages) questionsToAssign(c echo.Context, task db.Task, opinion string) 
 	return only, nil
 }
 
-// setReview sets how a task is reviewed, or shows the form again with its error and the typed values.
+// setReview stores how a task is to be reviewed, or shows the form again with its error and the typed values.
 func (p *Pages) setReview(c echo.Context) error {
 	task, err := p.reviewedTask(c)
 	if err != nil {
@@ -486,7 +486,8 @@ func (p *Pages) drawSample(c echo.Context) error {
 	return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.NextReview(task.ID), query.Values()))
 }
 
-// showPresence notifies a task's pages of the progress of its review, and of other reviewers' new verdicts.
+// showPresence tells a task's open pages how far its review is, and which verdicts other reviewers have given in the
+// meantime.
 func (p *Pages) showPresence(c echo.Context) error {
 	ctx := c.Request().Context()
 	task, err := p.task(c)
@@ -506,7 +507,7 @@ func (p *Pages) showPresence(c echo.Context) error {
 			return request.ParameterFault("after", request.Between(0, math.MaxInt32))
 		}
 		if asSeen(ctx, task).HidesReviews {
-			return pages.Render(c, http.StatusOK, judging.PresentPart(present)) // changes appear when a page is loaded again
+			return pages.Render(c, http.StatusOK, judging.PresentPart(present)) // changes appear when the page is loaded again
 		}
 		if present.Changes, err = p.reviews.Since(ctx, task.ID, reviewer(c), after, judging.MostChanges+1); err != nil {
 			return err

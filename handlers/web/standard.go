@@ -15,7 +15,8 @@ import (
 	"wending/views/ui"
 )
 
-// datasetQuestion returns the question in the path, of a task whose questions come from a saved dataset.
+// datasetQuestion returns the question in the path, or a fault if the task's questions do not come from a saved
+// dataset.
 func (p *Pages) datasetQuestion(c echo.Context) (task db.Task, s judging.Standard, err error) {
 	task, item, number, err := p.question(c)
 	if err == nil && task.DatasetID == nil {
@@ -24,7 +25,7 @@ func (p *Pages) datasetQuestion(c echo.Context) (task db.Task, s judging.Standar
 	return task, judging.Standard{Task: task, Item: item, Number: number, Answer: item.StandardAnswer}, err
 }
 
-// showStandard shows the form that corrects the standard answer to a question in its dataset.
+// showStandard shows the form for correcting the standard answer to a question in its dataset.
 func (p *Pages) showStandard(c echo.Context) error {
 	_, s, err := p.datasetQuestion(c)
 	if err != nil {
@@ -40,7 +41,7 @@ func (p *Pages) renderStandard(c echo.Context, s judging.Standard, status int) e
 }
 
 // correctStandard saves the next version of the dataset, with the typed standard answer. If that is refused, the form
-// shows why.
+// shows the reason.
 func (p *Pages) correctStandard(c echo.Context) error {
 	ctx := c.Request().Context()
 	submitted, err := form.ReadText(c.Response(), c.Request())

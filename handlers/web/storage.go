@@ -17,14 +17,14 @@ import (
 	"wending/views/ui"
 )
 
-// StorageConfig holds the dependencies of the page.
+// StorageConfig holds the dependencies of the page about storage.
 type StorageConfig struct {
 	Store *db.Store
 	Files *blob.Disk
-	// Space measures the disk on which data is stored; nil means that it is not shown.
+	// Space measures the disk on which data is stored; nil means that the page does not show it.
 	Space func() (blob.Space, error)
-	// HistoryDays is how many days replaced runs are kept, and UploadDays is how many days files are kept; 0 means
-	// forever.
+	// HistoryDays is how many days replaced runs are kept, and UploadDays is how many days files are kept after their task
+	// has ended; 0 means forever.
 	HistoryDays, UploadDays int
 	Version                 string
 }
@@ -32,20 +32,20 @@ type StorageConfig struct {
 type storagePage struct {
 	StorageConfig
 	mu sync.Mutex
-	// measured is the last measurement, which is reused for a while, because measuring reads every run.
+	// measured is the last measurement, which is reused for storageIsFresh, because measuring reads every run.
 	measured system.Storage
 }
 
 // storageIsFresh is how long a measurement is reused.
 const storageIsFresh = time.Minute
 
-// How many tables and tasks are listed.
+// The maximum numbers of tables and of tasks that the page lists, largest first.
 const (
 	tablesShown = 8
 	tasksShown  = 50
 )
 
-// RegisterStorage adds the route.
+// RegisterStorage registers the page that shows how much storage the database, tasks and files use.
 func RegisterStorage(group *echo.Group, config StorageConfig) {
 	h := &storagePage{StorageConfig: config}
 	group.GET(paths.Storage, h.show)
@@ -64,7 +64,8 @@ func (h *storagePage) show(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, system.StoragePage(frame, measured))
 }
 
-// measure measures the storage; only one measurement runs at a time.
+// measure returns the sizes of tables, tasks and files. Only one measurement runs at a time, and its result is reused
+// for a while.
 func (h *storagePage) measure(ctx context.Context) (system.Storage, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

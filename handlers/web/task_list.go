@@ -24,10 +24,11 @@ import (
 	"wending/views/ui"
 )
 
-// draftStatus is the value of the filter for drafts, which are a kind of PENDING task.
+// draftStatus is the filter's value for drafts, which are PENDING tasks that have never been started.
 const draftStatus = "DRAFT"
 
-// filterOf reads status, which may be repeated or comma-separated, and query.
+// filterOf parses the parameters status, which may be repeated or comma-separated, and query. It returns the filter,
+// and the same parameters for links.
 func filterOf(c echo.Context) (tasklist.Filter, url.Values, error) {
 	filter, query := tasklist.Filter{WithoutDrafts: true, NameContains: request.SearchText(c.QueryParam("query"))},
 		url.Values{}
@@ -61,7 +62,7 @@ func statusChoices() []string {
 	return choices
 }
 
-// readList reads the requested page of the list.
+// readList returns the page of the list of tasks that a request asks for.
 func (p *Pages) readList(c echo.Context) (list taskpages.List, err error) {
 	page, err := pages.Window(c)
 	if err != nil {
@@ -98,13 +99,14 @@ func (p *Pages) readList(c echo.Context) (list taskpages.List, err error) {
 	return list, err
 }
 
-// columnsCookie keeps the columns that a browser's user chose for the list.
+// columnsCookie remembers which columns were chosen for the list.
 const columnsCookie = "task_columns"
 
 // foldOlder is the value of older that lists only the newest task on each set of questions.
 const foldOlder = "fold"
 
-// arrange reads group, older and columns. If the address names no columns, the last chosen ones are used.
+// arrange parses the parameters group, older and columns. Without the parameter columns, it uses the columns that were
+// last chosen.
 func arrange(c echo.Context, list *taskpages.List, query url.Values) error {
 	switch by := tasklist.Shelving(c.QueryParam("group")); {
 	case by == "":
@@ -130,7 +132,7 @@ func arrange(c echo.Context, list *taskpages.List, query url.Values) error {
 		query.Set("columns", taskpages.ColumnNames(list.Columns))
 		return nil
 	}
-	// columns from an older version are left out
+	// columns that no longer exist are left out
 	list.Columns, _ = taskpages.ReadColumns(request.Kept(c.Request(), columnsCookie))
 	return nil
 }
@@ -142,7 +144,7 @@ func columnNames() (names []string) {
 	return names
 }
 
-// saveColumns keeps the chosen columns and returns to the list, whose address then names them.
+// saveColumns remembers the chosen columns and redirects to the list, with the columns in its address.
 func (p *Pages) saveColumns(c echo.Context) error {
 	submitted, err := form.ReadText(c.Response(), c.Request())
 	if err != nil {
@@ -166,7 +168,7 @@ func (p *Pages) saveColumns(c echo.Context) error {
 	return c.Redirect(http.StatusSeeOther, paths.WithQuery(paths.Tasks, query))
 }
 
-// rowsVersion returns a version that changes whenever the content of the rows does.
+// rowsVersion returns a text that differs whenever the content of the rows differs.
 func rowsVersion(ctx context.Context, list taskpages.List) (string, error) {
 	var rows bytes.Buffer
 	if err := taskpages.Rows(list).Render(ctx, &rows); err != nil {
@@ -176,7 +178,7 @@ func rowsVersion(ctx context.Context, list taskpages.List) (string, error) {
 	return hex.EncodeToString(sum[:8]), nil
 }
 
-// columnsFit is how many chosen columns fit into the usual width of a page.
+// columnsFit is how many chosen columns fit into a page of the usual width.
 const columnsFit = 4
 
 // listTasks shows the list of tasks.
@@ -209,8 +211,7 @@ func (p *Pages) listTasks(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, taskpages.ListPage(frame, list))
 }
 
-// taskRows renders the rows of the list, for a page that shows an older version of them; the response is 204 if they
-// are unchanged.
+// taskRows sends the rows of the list to a page that already shows them; if they have not changed, the response is 204.
 func (p *Pages) taskRows(c echo.Context) error {
 	list, err := p.readList(c)
 	if err != nil {

@@ -25,13 +25,13 @@ import (
 )
 
 const (
-	// deliveriesShown is how many messages to channels a task's page lists, newest first.
+	// deliveriesShown is the maximum number of messages to channels that a task's page lists, newest first.
 	deliveriesShown = 10
-	// firstShown is how many questions the page of a draft shows.
+	// firstShown is the maximum number of questions that the page of a draft shows.
 	firstShown = 5
 )
 
-// showTask shows the first page of a task: its progress, or its results.
+// showTask shows the main page of a task: its progress or, once there are any, its results.
 func (p *Pages) showTask(c echo.Context) error {
 	ctx := c.Request().Context()
 	task, err := p.task(c)
@@ -64,13 +64,13 @@ func (p *Pages) overviewFrame(c echo.Context, task db.Task) ui.Frame {
 	frame.Here = paths.Task(task.ID)
 	frame.Styles, frame.Scripts = []string{"list.css", "task.css", "replay.css"}, []string{"task.js"}
 	frame.Morphs = true
-	if task.TotalVariants > 1 { // the style sheet of the variants' numbers
+	if task.TotalVariants > 1 { // the style sheet for the variants' statistics
 		frame.Styles = append(frame.Styles, "report.css")
 	}
 	return frame
 }
 
-// liveTask renders the part of a task's page that changes while the task runs.
+// liveTask sends the part of a task's page that changes while the task runs.
 func (p *Pages) liveTask(c echo.Context) error {
 	task, err := p.task(c)
 	if err != nil {
@@ -90,8 +90,8 @@ func (p *Pages) liveTask(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, taskpages.LivePart(p.overviewFrame(c, task), live))
 }
 
-// readLive reads the current state for a task's page. variant is the variant whose levels the board shows; in a task
-// with several variants, 0 means none.
+// readLive returns the current state of a task for its page. variant is the variant whose levels the board shows; in a
+// task with several variants, 0 means that it shows none.
 func (p *Pages) readLive(ctx context.Context, task db.Task, variant int) (live taskpages.Live, err error) {
 	live.Task = task
 	group, ctx := errgroup.WithContext(ctx)
@@ -123,8 +123,8 @@ func (p *Pages) readLive(ctx context.Context, task db.Task, variant int) (live t
 	return live, err
 }
 
-// board reads the state of every question, and the level of those that are assessed: in a task with several variants,
-// the level of the chosen one.
+// board returns the state of each question and, for questions that are assessed, the level of the given variant's
+// answers.
 func (p *Pages) board(ctx context.Context, task db.Task, variant int) (taskpages.Board, error) {
 	states, err := p.monitor.Board(ctx, task)
 	if err != nil {
@@ -145,7 +145,7 @@ func (p *Pages) board(ctx context.Context, task db.Task, variant int) (taskpages
 	return board, nil
 }
 
-// opinions counts the questions of a task by people's verdicts.
+// opinions returns the number of a task's questions for each opinion that people have of them.
 func (p *Pages) opinions(ctx context.Context, task db.Task) (map[string]int, error) {
 	reviews, err := p.reader.Reviews(ctx, task.ID)
 	if err != nil {
@@ -161,7 +161,7 @@ func (p *Pages) opinions(ctx context.Context, task db.Task) (map[string]int, err
 	return counts, nil
 }
 
-// showSettings shows the settings of a task, and what can be changed or added.
+// showSettings shows the settings of a task, and the forms that change it or add to it.
 func (p *Pages) showSettings(c echo.Context) error {
 	task, err := p.task(c)
 	if err != nil {
@@ -170,7 +170,8 @@ func (p *Pages) showSettings(c echo.Context) error {
 	return p.renderSettings(c, http.StatusOK, task, nil)
 }
 
-// renderSettings renders the page of a task's settings; refused is the fault of a file of questions to add, or nil.
+// renderSettings shows the page of a task's settings; refused is the preview of a file of questions that could not be
+// added, or nil.
 func (p *Pages) renderSettings(c echo.Context, status int, task db.Task, refused *ui.Preview) error {
 	ctx := c.Request().Context()
 	s := taskpages.Settings{Task: task, AgentURL: task.ShownURL(), Refused: refused}
@@ -207,7 +208,7 @@ func (p *Pages) renderSettings(c echo.Context, status int, task db.Task, refused
 	return pages.Render(c, status, taskpages.SettingsPage(frame, s))
 }
 
-// registerActions adds the actions behind the buttons of a task's page.
+// registerActions registers the actions of the buttons on a task's page.
 func (p *Pages) registerActions(group *echo.Group) {
 	for name, action := range map[string]func(context.Context, db.Actor, db.Task) (db.Task, error){
 		"run": p.Tasks.Start, "stop": p.Tasks.Stop, "resume": p.Tasks.Resume,
@@ -231,7 +232,7 @@ func (p *Pages) registerActions(group *echo.Group) {
 	group.POST("/tasks/:taskId/items", p.appendQuestions)
 }
 
-// evaluateTask has evaluators judge the answers of a task.
+// evaluateTask has the evaluators in a form judge the answers of a task.
 func (p *Pages) evaluateTask(c echo.Context) error {
 	task, err := p.task(c)
 	if err != nil {
@@ -248,7 +249,7 @@ func (p *Pages) evaluateTask(c echo.Context) error {
 	return pages.Done(c, paths.Task(task.ID), "evaluate")
 }
 
-// groupAnswers has a model group the answers of a task by meaning.
+// groupAnswers has the model in a form group the answers of a task by meaning.
 func (p *Pages) groupAnswers(c echo.Context) error {
 	task, err := p.task(c)
 	if err != nil {
@@ -265,7 +266,7 @@ func (p *Pages) groupAnswers(c echo.Context) error {
 	return pages.Done(c, paths.Task(task.ID), "group")
 }
 
-// appendQuestions adds the questions of a file to a task.
+// appendQuestions adds the questions in a file to a task.
 func (p *Pages) appendQuestions(c echo.Context) error {
 	task, err := p.task(c)
 	if err != nil {
@@ -277,7 +278,7 @@ func (p *Pages) appendQuestions(c echo.Context) error {
 	}
 	defer submitted.Release()
 	staged := submitted.Value("dataset_token")
-	if submitted.File == nil && staged != "" { // the file waited while its content was being confirmed
+	if submitted.File == nil && staged != "" { // the file was staged while its content was being confirmed
 		file, err := p.Staging.Get(c.Request().Context(), pages.Browser(c), staged)
 		if err != nil {
 			return err
@@ -297,8 +298,8 @@ func (p *Pages) appendQuestions(c echo.Context) error {
 	return pages.Done(c, paths.Task(task.ID), "append")
 }
 
-// confirmAppended asks to confirm sensitive content in questions that are added to a task, or in the task. The file
-// waits on the server.
+// confirmAppended asks for confirmation of sensitive content in questions that are to be added to a task, or in the
+// task itself. The file is staged in the meantime.
 func (p *Pages) confirmAppended(c echo.Context, found ui.Disclosure, submitted *form.Upload) error {
 	token, err := p.Staging.Put(c.Request().Context(), pages.Browser(c), submitted.File.File)
 	if err != nil {
@@ -314,7 +315,7 @@ func (p *Pages) confirmAppended(c echo.Context, found ui.Disclosure, submitted *
 	return p.askToConfirm(c, found)
 }
 
-// extendTask adds runs to every question of a task.
+// extendTask adds runs to the questions of a task.
 func (p *Pages) extendTask(c echo.Context) error {
 	task, err := p.task(c)
 	if err != nil {
@@ -352,7 +353,7 @@ func (p *Pages) retryTask(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if scope.QuestionID != "" && request.IsFragment(c.Request()) { // the report stays where it was
+	if scope.QuestionID != "" && request.IsFragment(c.Request()) { // the reader stays on the report
 		items, _, err := p.report.Items(c.Request().Context(), task.ID, report.Filter{QuestionID: scope.QuestionID},
 			db.Page{Number: 1, Size: 1})
 		if err != nil || len(items) == 0 {
@@ -374,7 +375,7 @@ func (p *Pages) deleteTask(c echo.Context) error {
 	return pages.Done(c, paths.Tasks, "deleted")
 }
 
-// setCeiling changes the maximum cost of a task.
+// setCeiling sets the maximum cost of a task.
 func (p *Pages) setCeiling(c echo.Context) error {
 	task, err := p.task(c)
 	if err != nil {
@@ -395,7 +396,8 @@ func (p *Pages) setCeiling(c echo.Context) error {
 	return pages.Done(c, paths.Task(task.ID), "stored")
 }
 
-// downloadDataset returns a task's file as it was uploaded, or a file that includes the appended questions.
+// downloadDataset sends a task's file of questions as it was uploaded or, if questions were added later, a file with
+// all of them.
 func (p *Pages) downloadDataset(c echo.Context) error {
 	task, err := p.task(c)
 	if err != nil {
@@ -410,7 +412,7 @@ func (p *Pages) downloadDataset(c echo.Context) error {
 	return nil
 }
 
-// moved redirects from an address of older versions, so that old links still work.
+// moved returns a handler that redirects an address from an older version of the product, so that old links still work.
 func (p *Pages) moved(to func(c echo.Context, task db.Task) string) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		task, err := p.task(c)
@@ -421,7 +423,7 @@ func (p *Pages) moved(to func(c echo.Context, task db.Task) string) echo.Handler
 	}
 }
 
-// launchesMoved returns the current address of the list of a task's launches.
+// launchesMoved returns the current address of a task's list of launches.
 func launchesMoved(c echo.Context, task db.Task) string {
 	if page := c.QueryParam("page"); page != "" {
 		return paths.WithQuery(paths.Gallery(task.ID), url.Values{"launches": {page}}) + "#launches"
@@ -429,10 +431,10 @@ func launchesMoved(c echo.Context, task db.Task) string {
 	return paths.Launches(task.ID)
 }
 
-// signOffMoved returns the current address of the summary of a review.
+// signOffMoved returns the current address of a review's summary.
 func signOffMoved(_ echo.Context, task db.Task) string { return paths.Review(task.ID) }
 
-// listWorkers shows the worker processes, and processes that refused to start.
+// listWorkers shows the worker processes, and the processes that refused to start.
 func (p *Pages) listWorkers(c echo.Context) error {
 	workers, err := p.monitor.Workers(c.Request().Context())
 	if err != nil {
@@ -450,7 +452,7 @@ func (p *Pages) listWorkers(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, system.WorkersPage(frame, workers, refused))
 }
 
-// runText sends the whole text of one run, byte for byte. Browsers show it as text.
+// runText sends the whole text of one run, byte for byte, as plain text.
 func (p *Pages) runText(c echo.Context) error {
 	task, err := p.task(c)
 	if err != nil {

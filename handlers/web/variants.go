@@ -18,7 +18,7 @@ import (
 	"wending/views/ui"
 )
 
-// showSummary shows the report of a task in numbers.
+// showSummary shows the statistics of a task's report.
 func (p *Pages) showSummary(c echo.Context) error {
 	ctx := c.Request().Context()
 	task, err := p.reviewedTask(c)
@@ -58,7 +58,7 @@ func (p *Pages) showSummary(c echo.Context) error {
 	}, leave)
 }
 
-// showVariants compares the variants of a task. The report page requests only the numbers.
+// showVariants shows a comparison of a task's variants. The report's page requests only its statistics.
 func (p *Pages) showVariants(c echo.Context) error {
 	ctx := c.Request().Context()
 	task, err := p.reviewedTask(c)
@@ -116,10 +116,11 @@ func (p *Pages) showVariants(c echo.Context) error {
 	}, leave)
 }
 
-// variantQuestions returns the questions of one page with each variant's results.
+// variantQuestions returns one page of the questions, with each variant's results. The questions with the largest
+// spread come first if isBySpread is set.
 func (p *Pages) variantQuestions(c echo.Context, matrix [][]measure.ComparedQuestion, page db.Page,
 	isBySpread bool) ([]summary.VariantQuestion, error) {
-	order := make([]int, len(matrix[0])) // indexes of questions
+	order := make([]int, len(matrix[0])) // positions of questions in the matrix
 	for place := range order {
 		order[place] = place
 	}
@@ -150,8 +151,8 @@ func (p *Pages) variantQuestions(c echo.Context, matrix [][]measure.ComparedQues
 	return questions, nil
 }
 
-// spread returns the difference between the highest and lowest agreement of a question's variants; −1 if fewer than
-// two agreements are known.
+// spread returns the difference between the highest and the lowest agreement of the variants' answers to a question; −1
+// if fewer than two agreements are known.
 func spread(matrix [][]measure.ComparedQuestion, place int) float64 {
 	var known []float64
 	for _, questions := range matrix {

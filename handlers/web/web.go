@@ -37,8 +37,8 @@ type Config struct {
 	Check   form.Check
 	// Defaults are the settings of a task whose creator does not set them.
 	Defaults tasks.Settings
-	// DemoURL is the demo agent's address, DemoModelsURL is the base URL of the models that it plays, and DemoTicket is
-	// the ticket that gives the demo's tasks access to them; empty means that no demo agent is running.
+	// DemoURL is the demo agent's address, DemoModelsURL is the base URL of the models that it imitates, and DemoTicket is
+	// the ticket that lets the demo's tasks call them. All are empty if no demo agent is running.
 	DemoURL, DemoModelsURL, DemoTicket string
 	Version                            string
 	// Failed logs and reports an internal error.
@@ -46,7 +46,7 @@ type Config struct {
 	Log    *slog.Logger
 }
 
-// Pages answers the requests for pages.
+// Pages implements the pages.
 type Pages struct {
 	Config
 	monitor   report.Monitor
@@ -60,7 +60,8 @@ type Pages struct {
 	forms     *create.Forms
 }
 
-// Register adds the routes: pages to compressed, files to plain. It returns the pages, which also show errors.
+// Register registers the pages in the group compressed, and the downloads in the group plain. It returns the pages,
+// because they also show errors.
 func Register(compressed, plain *echo.Group, config Config) *Pages {
 	questions := pages.Questions{Staging: config.Staging, Log: config.Log}
 	p := &Pages{
@@ -93,7 +94,7 @@ func Register(compressed, plain *echo.Group, config Config) *Pages {
 	return p
 }
 
-// registerTask adds the routes of one task.
+// registerTask registers the pages of a single task.
 func (p *Pages) registerTask(compressed, plain *echo.Group) {
 	compressed.GET("/tasks/:taskId", p.showTask)
 	compressed.GET("/tasks/:taskId/settings", p.showSettings)
@@ -141,12 +142,13 @@ func (p *Pages) registerTask(compressed, plain *echo.Group) {
 	plain.GET("/tasks/:taskId/dataset", p.downloadDataset)
 }
 
-// task returns the task that the path names.
+// task returns the task whose id is in the path.
 func (p *Pages) task(c echo.Context) (db.Task, error) {
 	return request.Task(c.Request().Context(), p.Store, c.Param("taskId"))
 }
 
-// ShowError shows a fault as a page.
+// ShowError shows a fault as a page. A fault of one query parameter is answered with the nearest page instead, and
+// content that must be confirmed with a question.
 func (p *Pages) ShowError(c echo.Context, f *request.Fault) error {
 	if isNear, err := pages.Nearest(c, f); isNear {
 		return err
@@ -174,8 +176,8 @@ func (p *Pages) ShowError(c echo.Context, f *request.Fault) error {
 	return pages.Render(c, f.Status(), ui.ErrorPage(frame, message, paths.Tasks, task))
 }
 
-// askToConfirm shows the sensitive content that an action would send, with a button that repeats the action. htmx shows
-// it instead of the page on which the action was chosen.
+// askToConfirm shows the sensitive content that an action would send, with a button that repeats the action. If htmx
+// made the request, this replaces the page on which the action was chosen.
 func (p *Pages) askToConfirm(c echo.Context, found ui.Disclosure) error {
 	back := paths.Tasks
 	if id, err := request.ID(c.Param("taskId"), db.KindTask); err == nil {
@@ -191,7 +193,7 @@ func (p *Pages) askToConfirm(c echo.Context, found ui.Disclosure) error {
 	return pages.Render(c, http.StatusUnprocessableEntity, ui.DisclosurePage(frame, found, back))
 }
 
-// saveSettings sets the language, theme or project and returns to the page.
+// saveSettings stores the language, theme or project in cookies, and redirects back to the page.
 func (p *Pages) saveSettings(c echo.Context) error {
 	submitted, err := form.ReadText(c.Response(), c.Request())
 	if err != nil {

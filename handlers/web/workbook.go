@@ -11,7 +11,7 @@ import (
 	"wending/views/judging"
 )
 
-// takeWorkbook imports a review workbook, and shows the outcome.
+// takeWorkbook imports a review workbook, and shows what was imported.
 func (p *Pages) takeWorkbook(c echo.Context) error {
 	task, err := p.reviewedTask(c)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"wending/views/ui"
 )
 
-// answersForm shows the form for a file of answers.
+// answersForm shows the form for creating a task from a file of answers.
 func (h *Forms) answersForm(c echo.Context) error {
 	return h.renderAnswers(c, http.StatusOK, taskpages.Answers{})
 }
@@ -29,8 +29,8 @@ func (h *Forms) renderAnswers(c echo.Context, status int, view taskpages.Answers
 	return pages.Render(c, status, taskpages.AnswersPage(frame, view))
 }
 
-// readAnswers reads the form for a file of answers. sent is the form as it was sent. submitted is the same form or, if
-// it contains no file, a copy with the file that is staged for it.
+// readAnswers parses the form for a file of answers. sent is the form as it was sent. submitted is the same form or, if
+// it contains no file, a copy of it with the file that is staged for it.
 func (h *Forms) readAnswers(c echo.Context) (sent, submitted *form.Upload, err error) {
 	ctx := c.Request().Context()
 	sent, err = form.ReadAnswers(c.Response(), c.Request(), pages.Gates(c).Imports)
@@ -81,7 +81,7 @@ func (h *Forms) importAnswers(c echo.Context) error {
 	return h.renderAnswers(c, http.StatusUnprocessableEntity, view)
 }
 
-// previewAnswers shows what the chosen file of answers contains, and keeps the file for the form.
+// previewAnswers shows what the chosen file of answers contains, and stages the file for the form.
 func (h *Forms) previewAnswers(c echo.Context) error {
 	sent, submitted, err := h.readAnswers(c)
 	if err != nil {
@@ -103,7 +103,7 @@ func (h *Forms) previewAnswers(c echo.Context) error {
 	return h.renderAnswers(c, http.StatusOK, taskpages.Answers{Name: submitted.Value("task_name"), Found: found})
 }
 
-// foundAnswers describes the file of the form submitted, as it was read, and stages the file of the form sent.
+// foundAnswers returns the preview of the file in submitted, as it could be read, and stages the file that is in sent.
 func (h *Forms) foundAnswers(c echo.Context, sent, submitted *form.Upload,
 	read form.FoundAnswers) taskpages.AnswersPreview {
 	found := taskpages.AnswersPreview{Format: submitted.Value("format"), Columns: map[string]string{}, File: read.File,

@@ -1,4 +1,5 @@
-// Package create implements the forms that create tasks: for one variant, and for several prompts and models.
+// Package create implements the forms that create tasks: for one agent, for a comparison of prompts, models and agents,
+// and from a file of answers.
 package create
 
 import (
@@ -26,21 +27,21 @@ type Config struct {
 	Check     form.Check
 	// Defaults are the settings of a task whose creator does not set them.
 	Defaults tasks.Settings
-	// DemoURL is the demo agent's address, DemoModelsURL is the base URL of the models that it plays, and DemoTicket is
-	// the ticket that gives the demo's tasks access to them; empty means that no demo agent is running.
+	// DemoURL is the demo agent's address, DemoModelsURL is the base URL of the models that it imitates, and DemoTicket is
+	// the ticket that lets the demo's tasks call them. All are empty if no demo agent is running.
 	DemoURL, DemoModelsURL, DemoTicket string
 	Version                            string
 	// Failed logs and reports an internal error.
 	Failed func(ctx context.Context, err error)
 }
 
-// Forms answers the requests of the forms.
+// Forms implements the forms.
 type Forms struct {
 	Config
 	monitor report.Monitor
 }
 
-// Register adds the routes to compressed.
+// Register registers the forms in the group compressed.
 func Register(compressed *echo.Group, config Config) *Forms {
 	h := &Forms{config, report.NewMonitor(config.Store)}
 	compressed.GET(paths.Create, h.newTask)
@@ -61,7 +62,7 @@ func Register(compressed *echo.Group, config Config) *Forms {
 	return h
 }
 
-// switchLanguage sets the language and shows the form in which the user switched, with all typed values.
+// switchLanguage stores the chosen language, and shows the form in it with all values that were typed.
 func (h *Forms) switchLanguage(c echo.Context) error {
 	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
 	if err != nil {

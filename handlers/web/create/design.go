@@ -6,7 +6,8 @@ import (
 	"wending/views/ui"
 )
 
-// designOf describes the differences that the task of a form can detect.
+// designOf returns which differences a comparison with the task in a form could detect; nil while the form has no
+// questions or no targets.
 func designOf(n tasks.New, e tasks.Estimate) *ui.Design {
 	if n.Dataset == nil || len(n.Dataset.Rows) == 0 || e.Calls == 0 {
 		return nil

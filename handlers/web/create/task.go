@@ -30,28 +30,28 @@ import (
 	"wending/views/ui"
 )
 
-// submission is a form for a task, with the data on which it is based.
+// submission is a submitted form for a task, together with what it refers to.
 type submission struct {
 	*form.Upload
 	// source is the task that the form copies, or the draft that it edits; nil means neither.
 	source  *db.Task
 	isDraft bool
-	// headers are the opened headers that the form carried in sealed form; nil if there are none, or if they must be typed
-	// again.
+	// headers are the headers that the form carried in sealed form, opened; nil if there are none, or if they must be
+	// typed again.
 	headers map[string]string
 	// task is the task that the form describes, and faults are the form's faults.
 	task   tasks.New
 	faults []form.FieldFault
-	// gone are the names of entries that the source uses but the library no longer offers.
+	// gone are the names of entries that the source uses and the library no longer offers.
 	gone []string
-	// system is why the source could not be read; nil means that it was read, or that there is none.
+	// system is the reason why the source could not be read; nil if it was read, or there is none.
 	system error
 }
 
-// isComparison reports whether this is the form for prompts, models and agents.
+// isComparison reports whether this is the form that compares prompts, models and agents.
 func (s *submission) isComparison() bool { return s.Value("form") == taskpages.CompareForm }
 
-// agentProblem returns why the form's agent cannot be called; empty if it can be.
+// agentProblem returns why the agent in the form cannot be called; empty if it can be.
 func (s *submission) agentProblem(locale text.Locale) string {
 	for _, f := range s.faults {
 		if f.Field != "task_name" && f.Field != "dataset_file" {
@@ -71,8 +71,8 @@ func (s *submission) problemOf(field string, locale text.Locale) string {
 	return ""
 }
 
-// newTask shows the form for a task: empty, or with the settings and questions of the task that "from" names or the
-// draft that "draft" names.
+// newTask shows the form for a task: empty, or with the settings and questions of the task in the parameter from, or of
+// the draft in the parameter draft.
 func (h *Forms) newTask(c echo.Context) error {
 	from, draft := c.QueryParam("from"), c.QueryParam("draft")
 	if from == "" && draft == "" {
@@ -134,7 +134,7 @@ func (h *Forms) newTask(c echo.Context) error {
 	return h.showForm(c, submitted, gone)
 }
 
-// formValues returns the fields of a form that shows a task. Values that may be secret (headers, payload, the URL's
+// formValues returns a task's settings as the fields of a form. Values that may be secret (headers, payload, the URL's
 // query) stay on the server.
 func formValues(n tasks.New) map[string]string {
 	var channels []string
@@ -155,7 +155,7 @@ func formValues(n tasks.New) map[string]string {
 	}
 }
 
-// adaptiveText returns the settings of adaptive runs in the form's notation.
+// adaptiveText returns the settings of adaptive runs as they are typed in a form.
 func adaptiveText(adaptive *db.Adaptive) string {
 	if adaptive == nil {
 		return ""
@@ -164,7 +164,7 @@ func adaptiveText(adaptive *db.Adaptive) string {
 	return string(value)
 }
 
-// readSubmission reads a form and checks it.
+// readSubmission parses a submitted form and checks it.
 func (h *Forms) readSubmission(c echo.Context) (*submission, error) {
 	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
 	if err != nil {
@@ -173,8 +173,7 @@ func (h *Forms) readSubmission(c echo.Context) (*submission, error) {
 	return h.check(c, submitted)
 }
 
-// check finds the data on which a form is based (its source, the staged file, the sealed headers), and checks the
-// form.
+// check loads what a form refers to (its source, the staged file, the sealed headers), and checks the form's fields.
 func (h *Forms) check(c echo.Context, submitted *form.Upload) (*submission, error) {
 	ctx := c.Request().Context()
 	s := &submission{Upload: submitted, headers: h.openHeaders(c, submitted)}
@@ -186,7 +185,7 @@ func (h *Forms) check(c echo.Context, submitted *form.Upload) (*submission, erro
 	}
 	read := submitted
 	if submitted.Has("agent_api_url") && !s.isComparison() && submitted.Value("agents") != "" {
-		read = read.With("agent_api_url", "") // a saved agent replaces the typed one, which stays in the form
+		read = read.With("agent_api_url", "") // a chosen agent of the library replaces the typed one, which stays in the form
 		rules.SealedHeaders = nil
 	}
 	var base tasks.New
@@ -207,8 +206,8 @@ func (h *Forms) check(c echo.Context, submitted *form.Upload) (*submission, erro
 	return s, nil
 }
 
-// base returns the task that a form changes: the draft that it edits, the task that it copies, or the defaults. It
-// records the source in s, or why the source cannot be read.
+// base returns the settings that a form changes: those of the draft that it edits or the task that it copies, or the
+// defaults. It stores the source in s, or the reason why it cannot be read.
 func (h *Forms) base(ctx context.Context, s *submission) (base tasks.New) {
 	base = tasks.New{Settings: h.Defaults}
 	id := s.Value("draft") + s.Value("from")
@@ -233,7 +232,8 @@ func (h *Forms) base(ctx context.Context, s *submission) (base tasks.New) {
 	return base
 }
 
-// openHeaders opens headers that came back with a form; nil if there are none, or they must be typed again.
+// openHeaders returns the headers that a form carries in sealed form; nil if there are none, or if they must be typed
+// again.
 func (h *Forms) openHeaders(c echo.Context, submitted *form.Upload) (headers map[string]string) {
 	if !h.Keeper.Open(pages.Browser(c), submitted.Value("agent_api_url"), submitted.Values["agent_api_headers_sealed"],
 		&headers) {
@@ -242,8 +242,8 @@ func (h *Forms) openHeaders(c echo.Context, submitted *form.Upload) (headers map
 	return headers
 }
 
-// createTask handles the submitted form: it redirects to the list, or shows the form again with an error next to each
-// field. If the fault is the server's, the form also keeps all typed values and the file.
+// createTask stores the task of a submitted form. It redirects to the list of tasks, or shows the form again with an
+// error next to each invalid field. If the server is at fault, the form keeps all typed values and the file.
 func (h *Forms) createTask(c echo.Context) error {
 	ctx := c.Request().Context()
 	s, err := h.readSubmission(c)
@@ -268,7 +268,7 @@ func (h *Forms) createTask(c echo.Context) error {
 	return pages.Done(c, paths.Tasks, "created")
 }
 
-// store creates the task, or replaces the draft that the form edits.
+// store creates the task, or replaces the draft that the form edits, and returns its id.
 func (h *Forms) store(c echo.Context, s *submission) (uuid.UUID, error) {
 	ctx := c.Request().Context()
 	if s.system != nil {
@@ -289,7 +289,7 @@ func (h *Forms) store(c echo.Context, s *submission) (uuid.UUID, error) {
 	return s.source.ID, err
 }
 
-// statusOf returns the status of a form with faults.
+// statusOf returns the status of a response with faults: 413 if a file is too large, otherwise 422.
 func statusOf(faults []form.FieldFault) int {
 	status := http.StatusUnprocessableEntity
 	for _, f := range faults {
@@ -300,8 +300,8 @@ func statusOf(faults []form.FieldFault) int {
 	return status
 }
 
-// showForm shows a form as it was submitted, without errors for fields that are not filled in yet. gone are the names
-// of entries that its source uses and the library no longer offers.
+// showForm shows a form as it was submitted, without errors for fields that have not been filled in yet. gone are the
+// names of entries that its source uses and the library no longer offers.
 func (h *Forms) showForm(c echo.Context, submitted *form.Upload, gone []string) error {
 	s, err := h.check(c, submitted)
 	if err != nil {
@@ -328,7 +328,7 @@ func (h *Forms) renderForm(c echo.Context, status int, s *submission, view taskp
 	return pages.Render(c, status, taskpages.FormPage(h.formFrame(c, title, ui.SectionTasks), view))
 }
 
-// showSubmission shows a form with its faults; system is the server's own fault, nil if there is none.
+// showSubmission shows a form with its faults. system is the fault of the server, or nil.
 func (h *Forms) showSubmission(c echo.Context, s *submission, status int, system *request.Fault) error {
 	view, err := h.formView(c, s)
 	if err != nil {
@@ -339,7 +339,7 @@ func (h *Forms) showSubmission(c echo.Context, s *submission, status int, system
 	}
 	s, view.Preview = h.preview(c, s)
 	if view.Preview != nil && view.Preview.Message != "" {
-		view.Errors["dataset_file"] = "" // the preview shows the fault, with the rows
+		view.Errors["dataset_file"] = "" // the preview shows the fault and the rows concerned
 	}
 	if system != nil {
 		view.Disclosure = pages.Disclosure(c, system, paths.Tasks, nil)
@@ -362,7 +362,7 @@ func (h *Forms) formFrame(c echo.Context, title string, section ui.Section) ui.F
 	return frame
 }
 
-// emptyForm returns the form as it is first opened.
+// emptyForm returns the form with the default settings.
 func (h *Forms) emptyForm() taskpages.Form {
 	d := h.Defaults
 	return taskpages.Form{
@@ -373,8 +373,8 @@ func (h *Forms) emptyForm() taskpages.Form {
 	}
 }
 
-// formView returns the view of a submitted form, in which no typed value is lost. Headers that were understood are
-// returned sealed: a secret is never rendered, not even for the user who entered it.
+// formView returns the view of a submitted form, with all values that were typed. Valid headers are returned sealed,
+// because a secret is never rendered, not even for the user who typed it.
 func (h *Forms) formView(c echo.Context, s *submission) (taskpages.Form, error) {
 	view := h.emptyForm()
 	var err error
@@ -414,7 +414,7 @@ func (h *Forms) formView(c echo.Context, s *submission) (taskpages.Form, error) 
 	if len(typed) > 0 {
 		if view.SealedHeaders = h.Keeper.Keep(pages.Browser(c), s.Value("agent_api_url"), typed); view.SealedHeaders != "" &&
 			!isTypo {
-			view.Headers = "" // invalid input stays, to be corrected
+			view.Headers = "" // invalid headers stay visible, to be corrected
 		}
 	}
 	if streams, isThere := values["use_stream"]; isThere {
@@ -432,7 +432,7 @@ func (h *Forms) formView(c echo.Context, s *submission) (taskpages.Form, error) 
 	return view, nil
 }
 
-// previewDataset shows what the chosen file contains, and keeps the file for the form.
+// previewDataset shows what the chosen file of questions contains, and stages the file for the form.
 func (h *Forms) previewDataset(c echo.Context) error {
 	s, err := h.readSubmission(c)
 	if err != nil {
@@ -460,8 +460,9 @@ func (h *Forms) previewDataset(c echo.Context) error {
 	return h.renderForm(c, http.StatusOK, s, view)
 }
 
-// preview describes a form's file and stages it if it is valid; nil if there is no file. read is the submission
-// with the file as it was understood: the names of its columns may differ from those in the form.
+// preview returns a preview of a form's file and, if the file is valid, stages it; the preview is nil if there is no
+// file. read is the submission with the file as it could be read: the names of its columns may differ from those in the
+// form.
 func (h *Forms) preview(c echo.Context, s *submission) (read *submission, preview *ui.Preview) {
 	chosen := pages.Chosen{
 		File: s.task.File, Set: s.task.Dataset, Layout: s.task.Layout,
@@ -488,7 +489,7 @@ func (h *Forms) preview(c echo.Context, s *submission) (read *submission, previe
 		calls := len(chosen.Set.Rows) * s.task.RunsPerItem
 		preview.Estimate = ui.Estimate(pages.Locale(c), calls, time.Duration(calls)*interval)
 		ctx := c.Request().Context()
-		// otherwise the form shows what is wrong
+		// if this fails, the form shows what is wrong
 		if estimate, err := h.Tasks.Estimate(ctx, request.ScopeOf(ctx), understood.task); err == nil {
 			preview.Design = designOf(understood.task, estimate)
 			preview.AtMost = atMost(pages.Locale(c), estimate)
@@ -497,7 +498,7 @@ func (h *Forms) preview(c echo.Context, s *submission) (read *submission, previe
 	return &understood, preview
 }
 
-// probeAgent sends one real request with the form's settings and shows its outcome.
+// probeAgent asks the agent in the form one question with the form's settings, and shows the outcome.
 func (h *Forms) probeAgent(c echo.Context) error {
 	s, err := h.readSubmission(c)
 	if err != nil {
@@ -564,8 +565,8 @@ func (h *Forms) probe(c echo.Context, s *submission) (ui.Probe, error) {
 	return pages.Probe(h.Library.Agents.AskEither(ctx, question, func() bool { return awaitSlot() == nil })), nil
 }
 
-// startDemo creates a task of 20 questions for the demo agent, whose answers vary; for the first question it also
-// paints a picture.
+// startDemo creates a task with 20 questions for the demo agent, whose answers vary. The agent also paints a picture
+// for the first question.
 func (h *Forms) startDemo(c echo.Context) error {
 	if h.DemoURL == "" {
 		return request.NewFault(request.CodeNotFound)

@@ -31,15 +31,15 @@ import (
 	"wending/views/ui"
 )
 
-// offeredMost is the maximum number of entries of a kind that a form offers, newest first.
+// offeredMost is the maximum number of entries of each kind that a form offers, newest first.
 const offeredMost = 200
 
 var offered = db.Page{Number: 1, Size: offeredMost}
 
-// agentsKind is the name for agents in paths of the library.
+// agentsKind is the name of the kind of agents in the library's paths.
 const agentsKind = "agents"
 
-// addReferences adds to a form's fields the library entries that a task uses, and returns the names of those that
+// addReferences adds the library entries that a task uses to the fields of a form, and returns the names of those that
 // are no longer offered.
 func (h *Forms) addReferences(ctx context.Context, source db.Task,
 	values map[string]string) (gone []string, err error) {
@@ -85,9 +85,9 @@ func (h *Forms) addReferences(ctx context.Context, source db.Task,
 	return gone, nil
 }
 
-// addSaved adds the saved agents and datasets that a form offers.
+// addSaved adds the entries of the library that a form offers to its view.
 func (h *Forms) addSaved(ctx context.Context, locale text.Locale, s *submission, view *taskpages.Form) error {
-	if !s.isComparison() { // these are listed with checkboxes
+	if !s.isComparison() { // in the form for a comparison, they have checkboxes
 		agents, _, err := h.Library.Entries.Agents.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
 		if err != nil {
 			return err
@@ -125,8 +125,8 @@ func (h *Forms) addSaved(ctx context.Context, locale text.Locale, s *submission,
 	return nil
 }
 
-// savedDatasets returns the saved datasets with their versions, the newest first if there are several. The chosen
-// version is always included.
+// savedDatasets returns the saved datasets with all their versions, newest first. The chosen version is always
+// included.
 func (h *Forms) savedDatasets(ctx context.Context, locale text.Locale, chosen string) (choices []ui.Choice, err error) {
 	datasets, _, err := h.Library.Entries.Datasets.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
 	if err != nil {
@@ -173,7 +173,7 @@ func (h *Forms) savedDatasets(ctx context.Context, locale text.Locale, chosen st
 	return append(choices, ui.Choice{Value: chosen, Label: label}), err
 }
 
-// SavedEvaluators returns the saved evaluators, the chosen ones first and in their chosen version.
+// SavedEvaluators returns the saved evaluators. The chosen ones come first, in the versions that were chosen.
 func (h *Forms) SavedEvaluators(ctx context.Context, locale text.Locale,
 	chosen []string) (choices []taskpages.TargetChoice, err error) {
 	evaluators, _, err := h.Library.Entries.Evaluators.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
@@ -198,7 +198,7 @@ func (h *Forms) SavedEvaluators(ctx context.Context, locale text.Locale,
 	return choices, nil
 }
 
-// SavedModels returns the saved models, with their providers and prices.
+// SavedModels returns the saved models, each with its provider and prices.
 func (h *Forms) SavedModels(ctx context.Context) (choices []ui.Choice, err error) {
 	models, _, err := h.Library.Entries.Models.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
 	if err != nil {
@@ -214,7 +214,7 @@ func (h *Forms) SavedModels(ctx context.Context) (choices []ui.Choice, err error
 	return choices, nil
 }
 
-// modelDetail describes a model: its provider and, if the model has another name, its id.
+// modelDetail returns the name of a model's provider and, unless it is the model's name, its id at the provider.
 func modelDetail(model entries.Model) string {
 	if model.ModelID == model.Name {
 		return model.ProviderName
@@ -222,8 +222,8 @@ func modelDetail(model entries.Model) string {
 	return model.ProviderName + " · " + model.ModelID
 }
 
-// addGrouper adds to a form's fields the model that groups a task's answers by meaning, and returns the model's name if
-// it is no longer offered.
+// addGrouper adds the model that groups a task's answers by meaning to the fields of a form. If the model is no longer
+// offered, it returns its name instead.
 func (h *Forms) addGrouper(ctx context.Context, source db.Task, values map[string]string) (gone []string, err error) {
 	grouper := source.Grouper()
 	if grouper == nil || grouper.LibraryID == nil {
@@ -239,7 +239,8 @@ func (h *Forms) addGrouper(ctx context.Context, source db.Task, values map[strin
 	return nil, err
 }
 
-// addEvaluators adds a task's evaluators to a form's fields, and returns the names of those that are no longer offered.
+// addEvaluators adds a task's evaluators to the fields of a form, and returns the names of those that are no longer
+// offered.
 func (h *Forms) addEvaluators(ctx context.Context, source db.Task,
 	values map[string]string) (gone []string, err error) {
 	var references []string
@@ -259,7 +260,7 @@ func (h *Forms) addEvaluators(ctx context.Context, source db.Task,
 	return gone, nil
 }
 
-// renderComparison shows the form for a comparison.
+// renderComparison shows the form that compares prompts, models and agents.
 func (h *Forms) renderComparison(c echo.Context, status int, s *submission, form taskpages.Form) error {
 	ctx := c.Request().Context()
 	view := taskpages.Compare{Form: form}
@@ -290,18 +291,18 @@ func (h *Forms) renderComparison(c echo.Context, status int, s *submission, form
 		view.Agents = append(view.Agents, choice)
 	}
 	for _, choices := range [][]taskpages.TargetChoice{view.Models, view.Agents} {
-		slices.SortStableFunc(choices, func(a, b taskpages.TargetChoice) int { // entries that failed come last
+		slices.SortStableFunc(choices, func(a, b taskpages.TargetChoice) int { // entries whose last test failed come last
 			return cmp.Or(chosenFirst(a.IsChosen, b.IsChosen), chosenFirst(b.HasFailed, a.HasFailed))
 		})
 	}
 	return pages.Render(c, status, taskpages.ComparePage(h.compareFrame(c, s), view))
 }
 
-// listedVariants is how many variants an estimate lists: more than a task may have, so that the surplus ones are
-// visible.
+// listedVariants is the maximum number of variants that an estimate lists. It is larger than a task may have, so that
+// the surplus ones can be seen.
 const listedVariants = 100
 
-// chosenFirst orders chosen entries before the others.
+// chosenFirst compares two choices so that the chosen ones come first.
 func chosenFirst(a, b bool) int {
 	switch {
 	case a == b:
@@ -329,8 +330,8 @@ func targetChoice(entry entries.Entry, detail string, test entries.Test, chosen 
 	}
 }
 
-// promptChoices returns the saved prompts with their versions. A chosen prompt without a version means its newest
-// one.
+// promptChoices returns the saved prompts with their versions. If a prompt was chosen without a version, its newest
+// version is marked as chosen.
 func (h *Forms) promptChoices(ctx context.Context, locale text.Locale,
 	chosen []string) (choices []taskpages.PromptChoice, err error) {
 	prompts, _, err := h.Library.Entries.Prompts.List(ctx, request.ScopeOf(ctx), entries.Filter{}, offered)
@@ -367,7 +368,7 @@ func (h *Forms) promptChoices(ctx context.Context, locale text.Locale,
 	return choices, nil
 }
 
-// estimateComparison shows the size and the expected duration and cost of the comparison that a form describes.
+// estimateComparison shows how many calls the comparison in a form takes, and its estimated duration and cost.
 func (h *Forms) estimateComparison(c echo.Context) error {
 	submitted, err := form.Read(c.Response(), c.Request(), pages.Gates(c).Files)
 	if err != nil {
@@ -393,7 +394,7 @@ func (h *Forms) estimateComparison(c echo.Context) error {
 	return h.renderForm(c, http.StatusOK, s, view)
 }
 
-// estimated returns the estimate for the task of a form, using the fields filled in so far.
+// estimated returns an estimate for the task in a form, from the fields that are filled in so far.
 func (h *Forms) estimated(c echo.Context, s *submission) (taskpages.Estimated, error) {
 	l, n := pages.Locale(c), s.task
 	e := taskpages.Estimated{Runs: n.RunsPerItem, Calls: n.Calls(), JudgeCalls: n.JudgeCalls()}
@@ -434,7 +435,7 @@ func (h *Forms) estimated(c echo.Context, s *submission) (taskpages.Estimated, e
 	return e, nil
 }
 
-// atMost returns the text about the maximum calls and cost of an adaptive task; empty for other tasks.
+// atMost returns a text about the maximum number of calls and cost of a task with adaptive runs; empty for other tasks.
 func atMost(l text.Locale, e tasks.Estimate) string {
 	if e.AtMost == nil {
 		return ""
@@ -446,17 +447,17 @@ func atMost(l text.Locale, e tasks.Estimate) string {
 	return l.Text("create.adaptive.most.cost", "Calls", calls, "Cost", amount(*e.AtMost.Cost, e.Currency))
 }
 
-// amount formats an estimated cost.
+// amount formats an estimated cost with two significant digits and its currency.
 func amount(cost decimal.Decimal, currency string) string {
 	return cost.Round(significant(cost)).String() + " " + currency
 }
 
-// significant returns the number of decimal places with which an estimated cost has two significant digits.
+// significant returns to how many decimal places a cost must be rounded to keep two significant digits.
 func significant(cost decimal.Decimal) int32 {
 	return max(0, 2-int32(cost.NumDigits())-cost.Exponent())
 }
 
-// saveTypedAgent saves the agent of a form that is being filled in.
+// saveTypedAgent saves the agent that was typed into a form in the library.
 func (h *Forms) saveTypedAgent(c echo.Context) error {
 	s, err := h.readSubmission(c)
 	if err != nil {
@@ -468,7 +469,7 @@ func (h *Forms) saveTypedAgent(c echo.Context) error {
 	}
 	if saved.Message == "" {
 		typed := s.task
-		// a copied task's payload, which may be secret, must not get into the library, which shows payloads
+		// the payload of a copied task may be secret, and the library shows payloads
 		if s.Value("extra_payload") == "" {
 			typed.Payload = nil
 		}
@@ -481,7 +482,7 @@ func (h *Forms) saveTypedAgent(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, taskpages.AgentSavedPart(saved))
 }
 
-// saveAgentOf saves the agent whose address was typed into a task.
+// saveAgentOf saves the agent that was typed into a task in the library.
 func (h *Forms) saveAgentOf(c echo.Context) error {
 	task, err := request.Task(c.Request().Context(), h.Store, c.Param("taskId"))
 	if err != nil {
@@ -502,7 +503,7 @@ func (h *Forms) saveAgentOf(c echo.Context) error {
 	return pages.Done(c, paths.LibraryEntry(agentsKind, row.ID), "stored")
 }
 
-// startDemoComparison compares two prompts on the two models that the demo plays.
+// startDemoComparison creates a task that compares two prompts on the two models that the demo agent imitates.
 func (h *Forms) startDemoComparison(c echo.Context) error {
 	if h.DemoModelsURL == "" {
 		return request.NewFault(request.CodeNotFound)
@@ -522,7 +523,7 @@ func (h *Forms) startDemoComparison(c echo.Context) error {
 			Judge: library.DemoModel{Name: l.Text("demo.judge.model"), ID: "demo-judge", InputPrice: "1",
 				OutputPrice: "3"},
 			JudgeName: l.Text("demo.judge"), JudgePrompt: evaluate.DefaultJudgePrompt(l.Lang != "en"),
-			// The demo's models recognise "只回答" in the first prompt.
+			// The demo's models recognise the words "只回答" ("answer only") in the first prompt.
 			Prompts: []library.DemoPrompt{
 				{Name: l.Text("demo.short"), System: "只回答最后的结果，不要解释。", User: "{{question}}"},
 				{Name: l.Text("demo.reasoned"), System: "请先分析，再给出结论。", User: "{{question}}"},
