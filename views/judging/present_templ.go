@@ -23,7 +23,7 @@ import (
 // MostChanges is the maximum number of other people's verdicts that a page shows without being reloaded.
 const MostChanges = 50
 
-// Present is what a page of a task learns about others who work on it.
+// Present is the data that a page of a task receives about others who work on the task.
 type Present struct {
 	Task db.Task
 	review.Presence

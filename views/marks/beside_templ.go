@@ -31,7 +31,7 @@ type Beside struct {
 	stated         report.Facts
 }
 
-// LayBeside lays out two answers. stated are the facts in which they differ: run 1 is the earlier answer, and run 2 is
+// LayBeside lays out two answers. stated are the facts on which they differ: run 1 is the earlier answer, and run 2 is
 // the later one. Folded content is loaded from the address laterAt when it is opened; if laterAt is empty, the page
 // contains it.
 func LayBeside(task db.Task, item db.Item, earlier, later string, stated report.Facts, laterAt string) Beside {
@@ -716,7 +716,7 @@ func (b Beside) unitRow(p place) templ.Component {
 	})
 }
 
-// Changed lists the facts in which the answers differ: the earlier value and the later one, then the facts that only
+// Changed lists the facts on which the answers differ: the earlier value and the later one, then the facts that only
 // one of them states.
 func (b Beside) Changed(earlier, later string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {

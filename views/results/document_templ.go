@@ -22,7 +22,7 @@ import (
 	"wending/views/ui"
 )
 
-// Document is a report as one document.
+// Document is the data of a report that is shown as one document.
 type Document struct {
 	Report
 	SignOffs []review.SignOff

@@ -24,7 +24,7 @@ import (
 	"wending/views/ui"
 )
 
-// What the letters of answers distinguish: their content, or their meaning.
+// What the letters of answers stand for: their content, or their meaning.
 const (
 	ByWords   = "words"
 	ByMeaning = "meaning"

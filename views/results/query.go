@@ -26,8 +26,7 @@ type Query struct {
 	// By keeps questions with a verdict of that reviewer; if Review is not empty, the verdict must be that one.
 	// AssignedTo keeps questions that are assigned to that reviewer. Empty matches any.
 	By, AssignedTo string
-	// FinishReason and ErrorCode keep questions with a run that ended for that reason and with that code; empty
-	// matches any.
+	// FinishReason and ErrorCode keep questions with a run that ended with that reason and that code; empty matches any.
 	FinishReason, ErrorCode string
 	// Series names the conversation whose turns are selected; empty means all questions.
 	Series string
@@ -146,8 +145,7 @@ const (
 	FilterMissing = "missing"
 	// FilterUnsettled keeps questions whose most common answer could still change with more runs.
 	FilterUnsettled = "unsettled"
-	// FilterSame keeps questions whose answers have the same content: identical ones, and those that differ in format
-	// only.
+	// FilterSame keeps questions whose answers have the same content: identical, or different only in format.
 	FilterSame = "same"
 	// FilterMeaningSame and FilterMeaningDifferent keep questions whose answers all say the same thing, or do not;
 	// FilterMeaningUnsure keeps those where this is not certain.
@@ -213,8 +211,7 @@ const (
 	ReviewDisagree = "disagree"
 )
 
-// ReviewFilters returns the names of the filters by people's verdicts on a task's questions; the empty name shows all
-// questions.
+// ReviewFilters returns the names of the filters by people's verdicts on questions; the empty name shows all questions.
 func ReviewFilters(task db.Task) []string {
 	filters := []string{"", ReviewOpen, reviewMine}
 	for _, verdict := range review.Verdicts {
