@@ -14,7 +14,7 @@ import (
 // Options are the settings of Run.
 type Options struct {
 	Spec Spec
-	// Wait waits until the task has ended. Baseline, RequireFit, FailUnder, JUnit, Markdown and Out imply it.
+	// Wait makes Run wait until the task has ended. Baseline, RequireFit, FailUnder, JUnit, Markdown and Out imply it.
 	Wait bool
 	// Baseline is the task to compare with, as <id> or <id>:<variant>; empty means none. Run fails if the result is worse
 	// by more than chance explains.

@@ -25,8 +25,8 @@ const (
 	paintEvery                  = 220 * time.Millisecond
 )
 
-// draw reports the events of a call of a painting tool: its progress, previews and the image. If fails is true, the
-// call fails at 60 %. draw returns false if the call failed or the client has disconnected.
+// draw sends the events of a painting tool's call: its progress, previews and the image. If fails is true, the call
+// fails at 60 %. draw returns false if the call failed or the client has disconnected.
 func draw(ctx context.Context, event func(string, map[string]any), picture func(int) string, question string,
 	fails bool) bool {
 	input := map[string]any{"prompt": question}

@@ -29,7 +29,7 @@ type DistinctAnswer struct {
 	Text string `db:"text"`
 }
 
-// Answers returns the different current answers to a question, with at most limit+1 characters of each: an extra
+// Answers returns the distinct current answers to a question, with at most limit+1 characters of each: an extra
 // character means that the answer is longer than limit.
 func (e Evaluations) Answers(ctx context.Context, itemID int64, limit int) (answers []DistinctAnswer, err error) {
 	const read = `

@@ -89,9 +89,9 @@ func (l AuditLog) replace(ctx context.Context, tx *sqlx.Tx, before, next ends) (
 // SealAction is the action of the entry that seals a chain that has no seal or a broken one.
 const SealAction = "audit.seal"
 
-// Seal seals the chain with the current key if it is sealed with a previous key or, in an installation upgraded from an
-// older version, it was never sealed. Sealing is itself an entry and is allowed once. Seal returns an AuditSealError if
-// the existing seal is invalid.
+// Seal seals the chain with the current key if it is sealed with a previous one. In an installation upgraded from an
+// older version, it also seals a chain that was never sealed, but only once; this adds an entry. Seal returns an
+// AuditSealError if the existing seal is invalid or has been removed.
 func (l AuditLog) Seal(ctx context.Context) error {
 	return l.db.InTx(ctx, "seal the audit log", func(tx *sqlx.Tx) error {
 		chain, err := lock(ctx, tx)

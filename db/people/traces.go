@@ -22,7 +22,7 @@ const (
 	agentTraceID = "{agent_trace_id}"
 )
 
-// filled returns the template with its placeholders filled in.
+// filled returns the template with own in place of the trace id and agents in place of the agent's own id.
 func (t TraceTemplate) filled(own, agents string) string {
 	return strings.NewReplacer(traceID, own, agentTraceID, agents).Replace(string(t))
 }

@@ -288,7 +288,7 @@ func (r Reviews) Open(ctx context.Context, taskID uuid.UUID) (count int, err err
 	return count, pg.Classify("count the open questions", err)
 }
 
-// Presence describes the progress of a task's review, for one reviewer who watches the others.
+// Presence describes the progress of a task's review, as a page shows it to one reviewer while others work.
 type Presence struct {
 	// Judged is the number of questions that have a verdict.
 	Judged int `db:"judged"`

@@ -234,7 +234,7 @@ func jsonText(value json.RawMessage) *string {
 	return &text
 }
 
-// storeAssets stores the files of imported runs, whose copies are in the store already.
+// storeAssets adds rows for the files of imported runs; copies of the files have already been stored.
 func storeAssets(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, assets []ArchivedAsset) error {
 	const store = `
 		INSERT INTO assets (id, task_id, unit_id, epoch, item_id, target, number, attempt, path, kind, is_preview,
