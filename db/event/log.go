@@ -52,7 +52,7 @@ type Log struct {
 	progress               *float64
 }
 
-// NewLog returns an empty log whose events are numbered after the ones already stored.
+// NewLog returns an empty log; after is the number of the unit's last event so far.
 func NewLog(after int) *Log { return &Log{now: time.Now, seq: after} }
 
 // Begin starts the call with a TaskStarted event. It is called once, before all other methods.

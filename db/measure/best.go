@@ -7,7 +7,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// By selects the number of each question by which variants are ranked.
+// By describes the number, known for each question, by which variants are ranked.
 type By struct {
 	// Of returns the number of a question; nil if it is unknown.
 	Of           func(ComparedQuestion) *float64

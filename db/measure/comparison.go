@@ -36,7 +36,7 @@ type ComparedQuestion struct {
 	Judged, Passes int
 	// PassShare is the share of the judged runs that passed, and Score the mean score of all the question's runs.
 	PassShare, Score *float64
-	// Letters has one letter for each run, as in Question. Novelty is the result of the function Novelty.
+	// Letters has one letter for each run, as in Question. Novelty is the chance that one more run gives a new answer.
 	Letters string
 	Novelty *float64
 	// Opinion is people's verdict on the question as a whole, or OpinionDivided if their verdicts differ; empty if

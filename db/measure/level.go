@@ -59,7 +59,7 @@ const (
 const MaxCompared = 400_000
 
 // levelOf returns the first level that fits the answers. distinct holds each distinct answer once, similarity is
-// the mean over all pairs, haveConflict reports that two answers contradict each other on a fact.
+// the mean over all pairs, and haveConflict reports that two answers contradict each other on a fact.
 func levelOf(answered int, areEmpty bool, distinct []string, similarity *float64, haveConflict bool) Level {
 	switch {
 	case answered < 2:

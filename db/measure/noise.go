@@ -73,7 +73,7 @@ type Noise struct {
 	Advice *Source `json:"advice" enum:"question,run,vote" doc:"Source of most of the error of a mean score: question (add questions), run (add runs), vote (add votes); null if the parts are unknown or nothing varies" example:"vote"`
 }
 
-// Part returns a source's part.
+// Part returns the part of the noise that comes from a source.
 func (n Noise) Part(source Source) Part {
 	return n.Parts[slices.Index(Sources, source)]
 }
@@ -171,7 +171,7 @@ type scores struct {
 	cells    map[int]map[int64]*cell
 	items    []int64
 	clusters int
-	// between is the sum of squares between the votes on one run, with its degrees of freedom.
+	// between is the sum of the squared deviations of votes from their run's mean, and freedoms its degrees of freedom.
 	between  float64
 	freedoms int
 }

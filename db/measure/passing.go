@@ -47,7 +47,7 @@ type Statistics struct {
 	PassHat   []float64 `json:"pass_hat" doc:"Probability that all k runs pass, for k = 1, 2, 3 …" example:"[0.9,0.84]"`
 	ScoreMean *float64  `json:"score_mean" doc:"Mean over questions of the mean score of their runs, 0–1" example:"0.87"`
 	ScoreSE   *float64  `json:"score_se" doc:"Standard error of the mean; null with fewer than two questions" example:"0.02"`
-	// Ratings are a judge's ratings, by dimension; nil for rules.
+	// Ratings are a judge's ratings, keyed by dimension; nil for rules.
 	Ratings  map[string]Rating `json:"ratings,omitempty" doc:"A judge's ratings by dimension; absent for rules"`
 	Clusters int               `json:"clusters" doc:"Number of independent groups of questions: conversations, or values of cluster_by" example:"100"`
 	// Incomplete is how many questions are left out of majority_rate, pass_at and pass_hat because a run is missing.

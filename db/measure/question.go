@@ -33,7 +33,7 @@ type Question struct {
 	Distinct int
 	// Letters has a letter for each run; - means that the run has no answer.
 	Letters string
-	// Differ reports whether the answers state the same facts; empty if fewer than two runs have an answer.
+	// Differ says whether the answers state the same facts; empty if fewer than two runs have an answer.
 	Differ facts.Differ
 	// Facts are the facts on which answers differ, conflicts first.
 	Facts []Fact

@@ -99,7 +99,7 @@ func (s Sample) Interval() Interval {
 // manyClusters is the minimum number of clusters for which Share corrects intervals that reach beyond 0 or 1.
 const manyClusters = 30
 
-// Share is like Interval, for numbers from 0 to 1. If Student's interval reaches beyond 0 or 1, it is cut off there, and
+// Share is like Interval, for numbers from 0 to 1. If Student's interval reaches beyond 0 or 1, it is cut off there and
 // too narrow on the other side: with a pass rate of 90 % and 50 questions, it covers the rate in only 88 % of cases.
 // With many clusters, Wilson's interval takes its place, for the number of independent questions that would have the
 // same standard error; it covers the rate in 95 % (Franco, Little, Louis, Slud 2019, doi:10.1093/jssam/smy019).

@@ -34,7 +34,8 @@ type Assessed struct {
 	Variants []measure.Question
 	// Differences describe how to turn answer A into each of the others.
 	Differences []measure.Difference
-	// Contents is how many answers differ in more than format; nil for a task whose answers are not grouped.
+	// Contents is the number of answers that differ from each other in more than format; nil for a task whose answers are
+	// not grouped.
 	Contents *int
 }
 
@@ -189,7 +190,7 @@ func list[T any](all []T) (string, error) {
 type Question struct {
 	// Number is the item's number, from 1, in the order of pages.
 	Number int `db:"number"`
-	// ID is the item's id.
+	// ID is the item's id in the database.
 	ID int64 `db:"id"`
 	// Variants are in the order of their numbers; empty while the item is not assessed.
 	Variants []VariantLikeness

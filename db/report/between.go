@@ -205,8 +205,8 @@ func (c *comparing) readStored(ctx context.Context, withFacts bool) (open []int,
 	return open, nil
 }
 
-// compare compares the answers of the pairs at the given places, which are indexes, and stores the results. Pairs that
-// it does not reach before the deadline stay pending.
+// compare compares the answers of the pairs whose indexes are in places, and stores the results. Pairs that it does not
+// reach before the deadline stay pending.
 func (c *comparing) compare(ctx context.Context, places []int, deadline time.Time) error {
 	const read = `SELECT id, coalesce(left(response_body, $2), '') AS text FROM evaluation_runs WHERE id = ANY ($1)`
 	var ids pq.Int64Array
@@ -267,7 +267,7 @@ const storeBetween = `
 	SET a_run_id = excluded.a_run_id, b_run_id = excluded.b_run_id, revision = excluded.revision, level = excluded.level,
 		similarity = excluded.similarity, facts_differ = excluded.facts_differ, facts = excluded.facts`
 
-// store stores the comparisons of some pairs.
+// store stores the comparisons of the pairs whose indexes are in places.
 func (c *comparing) store(ctx context.Context, places []int) error {
 	if len(places) == 0 {
 		return nil

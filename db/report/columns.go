@@ -10,7 +10,7 @@ import (
 	"wending/db/pg"
 )
 
-// Chosen keeps the items that have one of these values in a column of the dataset.
+// Chosen selects items by their values in a column of the dataset: those that have one of Values.
 type Chosen struct {
 	// Place is the column's position in Task.VariableNames, from 1 as in the database's arrays.
 	Place  int
@@ -26,7 +26,7 @@ func (b Bounds) isSet() bool { return b.Min != nil || b.Max != nil }
 
 // Slicing is the part of Filter that concerns an item's columns and the figures of its runs.
 type Slicing struct {
-	// All Columns must match.
+	// Columns must all match.
 	Columns []Chosen
 	// A single run must meet LatencyMS, TotalTokens and Cost, together with the filter's other conditions on runs.
 	LatencyMS, TotalTokens, Cost Bounds

@@ -147,8 +147,8 @@ func (r Report) AnswerKeys(ctx context.Context, taskID uuid.UUID, variants ...in
 	return keys, err
 }
 
-// Test tests whether the questions of the pairs changed from one side to the other, and whether the changes that were
-// confirmed hold. It stores the outcomes in the pairs. The tests of the questions form one family, and those of the
+// Test tests whether the questions of the pairs changed from one side to the other, and whether changes for which fresh
+// runs were made hold. It stores the outcomes in the pairs. The tests of the questions form one family, and those of the
 // confirmations another.
 func (r Report) Test(ctx context.Context, a, b Side, pairs []measure.Pair) error {
 	var keys [2]map[Asked][]string

@@ -22,7 +22,7 @@ const readFresh = `
 	AND w.last
 	ORDER BY r.item_id, r.run_index`
 
-// confirm adds the results of the fresh runs to the pairs that were confirmed.
+// confirm adds the results of fresh runs to the pairs for which such runs were planned.
 func (r Report) confirm(ctx context.Context, a, b Side, pairs []measure.Pair) error {
 	var found []struct {
 		ItemA  int64 `db:"a_item_id"`

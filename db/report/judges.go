@@ -7,8 +7,8 @@ import (
 	"wending/db/pg"
 )
 
-// Spent is the tokens and the cost of a judge's calls, counting only the calls behind current verdicts. A field is nil
-// if it is unknown.
+// Spent holds the tokens and the cost of a judge's calls, counting only the calls behind current verdicts. A field is
+// nil if it is unknown.
 type Spent struct {
 	InputTokens  *int64  `db:"input_tokens" json:"input_tokens" doc:"Sum over the judge's calls that report tokens; null for rules" example:"18200"`
 	OutputTokens *int64  `db:"output_tokens" json:"output_tokens" example:"2280"`
@@ -17,7 +17,7 @@ type Spent struct {
 	Currency     *string `db:"currency" json:"currency" example:"USD"`
 }
 
-// JudgeNumbers are the cost of one judge's calls and the scale on which the judge seems to rate.
+// JudgeNumbers hold the cost of one judge's calls and the scale on which the judge seems to rate.
 type JudgeNumbers struct {
 	Spent
 	// Variants holds the same numbers for each variant, keyed by its number.
@@ -68,8 +68,8 @@ func (r Report) Judges(ctx context.Context, task db.Task) (map[int]JudgeNumbers,
 	return judges, err
 }
 
-// suspectedScale returns the likely scale if the highest rating is best, or 0 if the scale seems to be 0 to 100.
-// Ratings that are all 0 fit every scale.
+// suspectedScale returns a judge's likely scale, given the number of rated answers and the best rating; 0 if the scale
+// seems to be 0 to 100. Ratings that are all 0 fit every scale.
 func suspectedScale(rated int, best *float64) int {
 	switch {
 	case rated < fewestForScale || best == nil || *best <= 0 || *best > 10:

@@ -129,8 +129,8 @@ const countOutcomes = `
 	ORDER BY bar`
 
 // OutcomeBars returns a histogram of when the runs of the task's newest launch ended or, if the launch only ran judges,
-// of when answers were rated: at most maxBars bars of equal width, in whole seconds since its first call. It returns
-// none if nothing has ended.
+// of when answers were rated: at most maxBars bars of equal width, bounded by whole seconds since its first call. It
+// returns none if nothing has ended.
 func (m Monitor) OutcomeBars(ctx context.Context, taskID uuid.UUID) ([]Bar, error) {
 	var bars []Bar
 	err := m.db.SelectContext(ctx, &bars, countOutcomes, taskID, maxBars)

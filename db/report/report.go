@@ -122,8 +122,8 @@ func (s Summary) Contradicts() Contradiction {
 	return ""
 }
 
-// The columns about an item's runs: always, for tasks with evaluators, and on request. The length of a text can be read
-// without reading the text.
+// The columns about an item's runs; countVerdicts is read only for tasks with evaluators, and measureAnswers only on
+// request. The length of a text can be read without reading the text.
 const (
 	countRuns     = `count(*) AS runs, count(*) FILTER (WHERE status <> 'SUCCEEDED') AS failures`
 	countVerdicts = `, count(passed) FILTER (WHERE run_index <= runs_per_item) AS judged,

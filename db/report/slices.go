@@ -232,7 +232,7 @@ func (o ofRuns) settle(numbers *VariantStatistics) {
 	numbers.LongestSilenceP50MS = measure.Percentile(silences, 0.5)
 }
 
-// verdicts returns the evaluators' verdicts on the questions, and the same with every answered run counted as passed.
+// verdicts returns the evaluators' verdicts on the questions, and verdicts by which every answered run passes.
 func (o ofRuns) verdicts(runsPerItem int) (said, answered variantVerdicts) {
 	type sum struct {
 		measure.Judged

@@ -311,8 +311,8 @@ func byVariant(counts []levelCount) (levels, differ map[int]map[string]int) {
 	return levels, differ
 }
 
-// LevelsOfItems returns the level of each question for a variant, in the order of the questions' numbers; empty where
-// it is unknown.
+// LevelsOfItems returns the level of each question for a variant, in the order of the questions' numbers; a level is
+// empty if it is unknown.
 func (r Report) LevelsOfItems(ctx context.Context, taskID uuid.UUID, variant int) (levels []measure.Level, err error) {
 	const read = `
 		SELECT coalesce(q.level, '')

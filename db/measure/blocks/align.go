@@ -33,13 +33,13 @@ type Degree int
 
 // The degrees, from the least to the most important.
 const (
-	// Same: no difference.
+	// Same means that there is no difference.
 	Same Degree = iota
-	// Form: punctuation, white space, Markdown, or the number of a list item.
+	// Form is a difference in punctuation, white space, Markdown, or the number of a list item.
 	Form
-	// Wording: any other difference, and text that only one of two answers has.
+	// Wording is any other difference, including text that only one of two answers has.
 	Wording
-	// Fact: a different wording of a fact on which the answers contradict each other.
+	// Fact is a different wording of a fact on which the answers contradict each other.
 	Fact
 )
 
@@ -83,7 +83,7 @@ type Reading struct {
 	Units []Unit
 	// Likeness is how alike each answer is to the most common one, from 0 to 1.
 	Likeness []float64
-	// Apart are the answers that are too unlike the most common one to be aligned with it.
+	// Apart lists the indexes of the answers that are too unlike the most common one to be aligned with it.
 	Apart []int
 	// Blocks are the blocks of each answer.
 	Blocks [][]Block
@@ -98,8 +98,8 @@ type Reading struct {
 // apartBelow is the likeness below which an answer is not aligned, because marks would cover the whole answer.
 const apartBelow = 0.5
 
-// likeEnough is the minimum likeness of two blocks at the same place to be paired, likeElsewhere is the minimum for
-// blocks at different places.
+// likeEnough is the minimum likeness at which two blocks at the same place are paired, and likeElsewhere is the minimum
+// for blocks at different places.
 const (
 	likeEnough    = 0.4
 	likeElsewhere = 0.7

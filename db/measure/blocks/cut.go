@@ -82,7 +82,7 @@ func isRow(line string) bool {
 // isRule reports whether a line is blank or the rule below a table's header row.
 func isRule(line string) bool { return strings.Trim(line, blanks+"|:-") == "" }
 
-// entryMark returns the number or mark with which a line begins as a list item; empty if it is not one.
+// entryMark returns the number or mark of the list item that begins on a line; empty if none does.
 func entryMark(line string) string {
 	first, _ := utf8.DecodeRuneInString(strings.TrimLeft(line, blanks))
 	if !strings.ContainsRune(entryBegins, first) {

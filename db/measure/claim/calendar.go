@@ -357,7 +357,7 @@ func (d *Document) isHourBefore(i int) bool {
 	return false
 }
 
-// followsDate reports whether the claim before i is a day: 5月6日9时.
+// followsDate reports whether the claim before i is a day, as in 5月6日9时 (6 May, 9:00).
 func (d *Document) followsDate(i int) bool {
 	k := len(d.Claims) - 1
 	return k >= 0 && d.Claims[k].Class == ClassDate && d.Claims[k].date.day > 0 && i-d.Claims[k].To <= 1
@@ -400,7 +400,8 @@ func (d *Document) meridiem(i int) (byte, int) {
 	return byte(r), end
 }
 
-// weekday reads a day of the week, such as 周三 or 星期天, at i, and returns the position after it; i if there is none.
+// weekday reads a day of the week, such as 周三 (Wednesday) or 星期天 (Sunday), at i. It returns the position after it; i if
+// there is none.
 func (d *Document) weekday(i int) int {
 	end := i + 1
 	if d.Runes[i] != '周' {

@@ -235,7 +235,8 @@ func (d *Document) fraction(n *number, to int) {
 	n.value, n.To = whole+top.value/bottom.value, bottom.To
 }
 
-// isPartOf reports whether 1/3 is a share of something, not a date or a page: the whole is named before or after it.
+// isPartOf reports whether a fraction such as 1/3 is a share of something, not a date or a page: the whole is named
+// before or after it.
 func (d *Document) isPartOf(from, to int) bool {
 	before, behind := d.At(from-1), d.At(d.Blanks(to))
 	if before == ' ' {
@@ -273,7 +274,7 @@ func (d *Document) scale(n *number, to int) {
 	}
 }
 
-// beginsQuantity reports whether a quantity or a part of the day can begin with a character.
+// beginsQuantity reports whether a quantity or a part of the day can begin with the character r.
 func beginsQuantity(r rune) bool {
 	if passage.IsHan(r) {
 		return quantityBits[(r-0x3400)>>6]&(1<<(r&63)) != 0
@@ -521,8 +522,8 @@ func (d *Document) addPercent(from, to int, value float64, clause int) int {
 	return to
 }
 
-// partOf reads the number after 百分之 (per cent), 千分之 or 万分之 (per thousand, per ten thousand) as a percentage, which is
-// the number times factor. It returns the position after it; i if there is none.
+// partOf reads the number after 百分之 (per cent), 千分之 (per thousand) or 万分之 (per ten thousand), and multiplies it by
+// factor to get a percentage. It returns the position after the number; i if there is none.
 func (d *Document) partOf(i, from, to, clause int, factor float64) int {
 	n, isNumber := d.anyNumber(from, to)
 	if !isNumber {
@@ -580,7 +581,7 @@ func (d *Document) part(i, from, to, clause int, size float64) int {
 var articles = set("个 台 家 位 名 户 所 座 部 篇 道")
 
 // measured reads the unit of the number n, which begins at start, and the rest of a range whose numbers share a unit
-// (5–10 mg/kg). It returns the position after the quantity; start if the number is not one.
+// (5–10 mg/kg). It returns the position after the quantity; start if there is none.
 func (d *Document) measured(start int, n number, to, clause int) int {
 	if d.Has(n.To, "个半") { // 四个半小时: four and a half hours
 		if u, _ := d.unit(n.To+2, to); u.class == ClassDuration {
@@ -777,7 +778,7 @@ func (d *Document) restOfDuration(u unit, i, to int) (float64, int) {
 const LongestContext = 200
 
 // unitOfCell returns the unit in brackets in the header of the sentence's column or row, or in its key: 电价（元/千瓦时）
-// (price in yuan per kWh). It returns no unit if there is none.
+// (price in yuan per kWh). It returns the zero value if there is none.
 func (d *Document) unitOfCell() unit {
 	x := d.Sentences[d.reading]
 	for _, head := range [2]passage.Span{x.Column, x.Row} {
@@ -880,7 +881,7 @@ func (d *Document) rangeTo(i, to int) (number, int, bool) {
 	}
 	from = d.Blanks(from)
 	n, isNumber := d.anyNumber(from, to)
-	if isNumber && n.isLight { // 三到五天
+	if isNumber && n.isLight { // 三到五天: three to five days
 		u, _ := d.unit(n.To, to)
 		isNumber = u.base != ""
 	}
@@ -917,7 +918,7 @@ func (d *Document) denominator(end, to, start, clause int) (string, int) {
 	return "", end
 }
 
-// setPer sets the denominator of a quantity that has none, unless it is empty.
+// setPer sets the denominator of a quantity; it does nothing if per is empty.
 func (f *Claim) setPer(per string) {
 	if per == "" {
 		return

@@ -245,7 +245,7 @@ func (d *Document) scan(n int) {
 	d.verdict(n)
 }
 
-// beginsClaim reports whether a claim can begin with a Chinese character.
+// beginsClaim reports whether a claim can begin with the Chinese character r.
 func beginsClaim(r rune) bool {
 	place, bit := (r-0x3400)>>6, uint64(1)<<(r&63)
 	return (quantityBits[place]|beginnings[place]|otherBits[place])&bit != 0
@@ -281,7 +281,7 @@ func (d *Document) IsClauseEnd(i int) bool {
 	return false
 }
 
-// close sets the clause of the claims since first.
+// close sets the clause of all claims from index first.
 func (d *Document) close(first int, clause passage.Span) {
 	for k := first; k < len(d.Claims); k++ {
 		d.Claims[k].Clause = clause

@@ -21,7 +21,7 @@ var symbols = map[rune]string{'¥': "CNY", '$': "USD", '€': "EUR", '£': "GBP"
 var currencies = map[string]string{"usd": "USD", "cny": "CNY", "rmb": "CNY", "eur": "EUR", "gbp": "GBP", "hkd": "HKD",
 	"jpy": "JPY"}
 
-// cents is the unit of amounts in cents, because their currency is stated elsewhere.
+// cents is the unit of amounts in cents, whose currency is stated elsewhere.
 const cents = "¢"
 
 // dollars maps the letters before a dollar sign to currencies.

@@ -76,8 +76,8 @@ var latinPhrases = map[Polarity]string{
 		are not required;not need to`,
 }
 
-// sets are sets of mutually exclusive words: ; separates members, | separates spellings of one member. The last sets
-// are quantifiers.
+// sets lists sets of mutually exclusive words: ; separates members, and | separates spellings of one member. The last
+// sets are quantifiers.
 var sets = append([]string{
 	"违约方|违约的一方|违约者|逾期方;守约方|非违约方|守约的一方",
 	"甲方;乙方;丙方",

@@ -497,7 +497,7 @@ func (c *comparison) conflicts() {
 	isOpen := func(k, i int) bool { return c.states[k][i] == open || c.states[k][i] == repeated }
 	pairs := c.pairs(func(i, j int) bool {
 		x, y := &c.a.Claims[i], &c.b.Claims[j]
-		isOtherWay := x.Class == claim.ClassPercent && x.Unit != y.Unit // 六折 (at 60%) and 优惠 40% (40% off)
+		isOtherWay := x.Class == claim.ClassPercent && x.Unit != y.Unit // 六折 (at 60%) means 优惠 40% (40% off)
 		return !x.Agrees(y) && !x.IsLoose && !y.IsLoose && (x.Class == y.Class || areSums(x, y)) &&
 			x.IsWorking == y.IsWorking && (!isOtherWay || c.isShort())
 	}, isOpen, nil)
@@ -534,7 +534,8 @@ func (c *comparison) leastOf(p pair, alone [2]map[measure]string) float32 {
 	return least
 }
 
-// areSums reports whether one of two facts is money, and the other is a number that may be money.
+// areSums reports whether two facts may be sums of money: one of them is, and both are at least 100 and of a similar
+// size.
 func areSums(x, y *claim.Claim) bool {
 	return (x.Class == claim.ClassMoney || y.Class == claim.ClassMoney) && min(x.Amount(), y.Amount()) >= 100 &&
 		!claim.AreFarApart(x, y)

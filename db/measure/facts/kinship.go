@@ -137,9 +137,9 @@ func (c *comparison) weighed() {
 	isOpen := func(k, i int) bool { return c.states[k][i] == open || c.states[k][i] == repeated }
 	pairs := c.pairs(func(i, j int) bool {
 		x, y := &c.a.Claims[i], &c.b.Claims[j]
-		isOtherWay := x.Class == claim.ClassPercent && x.Unit != y.Unit // 六折 (at 60%) and 优惠 40% (40% off)
+		isOtherWay := x.Class == claim.ClassPercent && x.Unit != y.Unit // 六折 (at 60%) means 优惠 40% (40% off)
 		isOtherWay = isOtherWay || x.Class == claim.ClassPercent && c.b.isInRatio(y) ||
-			y.Class == claim.ClassPercent && c.a.isInRatio(x) // 9:1 and 10 %
+			y.Class == claim.ClassPercent && c.a.isInRatio(x) // 9:1 means 10 %
 		return isWeighed(x) && isWeighed(y) && !x.Agrees(y) && !x.IsLoose && !y.IsLoose && !isOtherWay
 	}, isOpen, nil)
 	if len(pairs) == 0 {

@@ -155,8 +155,8 @@ type compared struct {
 	left             *int // how many more claims may be examined, for all answers
 
 	// index fills these maps. kept marks the facts of the standard answer that the answer also states (a range only if
-	// it states both ends), and claims contains the indexes of the answer's claims; both are keyed by the first byte.
-	// counts is filled by count.
+	// it states both ends), and claims holds the indexes of the answer's claims; both are keyed by the position of the
+	// first byte. counts is filled by count.
 	kept   map[int]bool
 	claims map[int]int
 	counts map[*claim.Claim]int

@@ -111,7 +111,7 @@ func (s *side) cut(words []word) []piece {
 	return pieces
 }
 
-// swapped returns all words in a part of a sentence and, separately, the ones among them that name something.
+// swapped returns all words in a part of a sentence and, separately, those that name something.
 func (s *side) swapped(words []word, from, to int) (all swapped) {
 	var unlisted []string // characters that form no listed word make up one unlisted word
 	flush := func() {

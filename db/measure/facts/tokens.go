@@ -19,7 +19,7 @@ type side struct {
 	denials        []denial
 }
 
-// reset makes a side from an answer, reusing its memory.
+// reset prepares a side for comparing an answer, reusing the side's memory.
 func (s *side) reset(d *answer) {
 	s.answer = d
 	s.isSettled, s.isTurned = cleared(s.isSettled, len(d.Sentences)), cleared(s.isTurned, len(d.Sentences))
@@ -40,7 +40,9 @@ func cleared[T any](list []T, length int) []T {
 
 // tokens are the numbered tokens of an answer.
 type tokens struct {
-	pairs, singles []int32 // for each character: the token of it and the next one or its word, and of it alone; 0 if none
+	// pairs and singles hold, for each character, the token of the word or pair of characters that begins with it, and
+	// the token of the character alone; 0 if there is none.
+	pairs, singles []int32
 	claims         []int32 // the token of each claim
 	counts         []count // each token once
 }

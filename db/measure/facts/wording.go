@@ -187,7 +187,7 @@ func (c *comparison) turnedRound(n, m int, x, y []word) {
 	c.found = append(c.found, Difference{Kind: Polarity, IsConflict: true, Label: a.About, A: &a, B: &b})
 }
 
-// replaced records that words which replace each other contradict each other.
+// replaced records a contradiction between words that replace each other.
 func (c *comparison) replaced(n, m int, x, y []word) {
 	if len(x) == 0 || len(y) == 0 {
 		return
