@@ -480,7 +480,7 @@ func (c *collector) row(number int, cells []string) {
 	c.set.Rows = append(c.set.Rows, row)
 }
 
-// failure records the error in a row. column is empty if the error concerns the row as a whole; name is the key of the
+// failure records an error in a row. column is empty if the error concerns the row as a whole; name is the key of the
 // message, args are its arguments.
 type failure func(column, name string, args ...any)
 

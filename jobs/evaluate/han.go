@@ -103,7 +103,7 @@ func readChinese(text string) (found []Numeral) {
 			return text[at[2*group]:at[2*group+1]]
 		}
 		whole, isFraction := part(2), part(1)+part(3)+part(4) != ""
-		isPlain := !strings.ContainsFunc(whole, func(r rune) bool { return placeValues[r] > 0 }) // such as 三五 or 一一
+		isPlain := !strings.ContainsFunc(whole, func(r rune) bool { return placeValues[r] > 0 }) // such as 三五 (a few)
 		isShort := utf8.RuneCountInString(whole) < 2
 		before, _ := utf8.DecodeLastRuneInString(text[:at[0]])
 		if (isShort || isPlain) && !isFraction || unicode.IsDigit(before) {

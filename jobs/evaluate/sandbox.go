@@ -30,7 +30,7 @@ const (
 	maxMemory   = 256 << 20
 	maxWait     = 30 * time.Second      // how long the parent waits for the child on a busy machine
 	watchEvery  = 10 * time.Millisecond // how often the child checks its use of resources
-	maxCompiled = 100                   // compiled rules that a child keeps
+	maxCompiled = 100                   // how many compiled rules a child keeps
 )
 
 // order is a request to a child process: to compile rules and, if there is a subject, to judge it by each of them.

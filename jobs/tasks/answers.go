@@ -108,8 +108,8 @@ func (n NewAnswers) size() (size int64) {
 	return size
 }
 
-// next returns an iterator over the file's runs. Each call returns a run and its approximate size in bytes; after the
-// last run, it returns nil.
+// next returns an iterator over the file's runs. Each call of the iterator returns a run and its approximate size in
+// bytes; after the last run, the call returns nil.
 func (n NewAnswers) next() func() (*upkeep.ArchivedRun, int, error) {
 	item, place := 0, 0
 	return func() (*upkeep.ArchivedRun, int, error) {

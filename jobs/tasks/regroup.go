@@ -58,7 +58,7 @@ const (
 	RunUnknown  RegroupProblem = "unknown"  // it has no answer
 	RunMissing  RegroupProblem = "missing"  // it is in no group
 	RunRepeated RegroupProblem = "repeated" // it is in several groups
-	RunApart    RegroupProblem = "apart"    // its answer differs at most in format from that of a run in another group
+	RunApart    RegroupProblem = "apart"    // its answer has the same content as one in another group
 )
 
 // RegroupError means that a person's grouping does not fit the answers.

@@ -275,7 +275,7 @@ func (q Question) terms(one Distinct) (terms []blocks.Term) {
 				}
 				term := value.Text
 				if !strings.Contains(one.Text, term) {
-					if len(one.Text) > lightAnswer { // too long to read only to find the wording
+					if len(one.Text) > lightAnswer { // too long to be searched for the wording
 						continue
 					}
 					if read == nil {

@@ -482,7 +482,7 @@ func Project(id uuid.UUID) string { return Projects + "/" + id.String() }
 // Shares returns the address of the share links of a task.
 func Shares(id uuid.UUID) string { return Task(id) + "/shares" }
 
-// Comments returns the address of the comments of readers on a task.
+// Comments returns the address of readers' comments on a task.
 func Comments(id uuid.UUID) string { return Task(id) + "/comments" }
 
 // CommentAction returns the address of an action on a comment.
