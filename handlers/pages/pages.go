@@ -1,4 +1,5 @@
-// Package pages provides what every page needs: its frame, paging of lists, and the browser's id and cookies.
+// Package pages provides what every page needs: its frame, the paging of lists, previews of files of questions, and the
+// browser's id and cookies.
 package pages
 
 import (
@@ -40,7 +41,7 @@ func Gates(c echo.Context) *request.Gates { return request.From(c.Request().Cont
 // Actor returns the actor of a request.
 func Actor(c echo.Context) db.Actor { return request.From(c.Request().Context()).Actor }
 
-// toasts are the permitted values of ?done=.
+// toasts are the valid values of the parameter done.
 var toasts = []string{
 	"created", "saved", "run", "stop", "retry", "resume", "extend", "append", "evaluate", "deleted", "signed", "assigned",
 	"reviewed", "regrouped", "withdrawn", "carried",
@@ -48,22 +49,23 @@ var toasts = []string{
 	"unshared",
 }
 
-// Done redirects to a page with a message about what was done.
+// Done redirects to a page that shows a message about what was done; what is one of toasts.
 func Done(c echo.Context, path, what string) error {
 	return c.Redirect(http.StatusSeeOther, path+"?done="+what)
 }
 
 const (
-	// leftOut is the query parameter that names a parameter which was left out on the way to this page; it may be
+	// leftOut is the query parameter with the name of a parameter that was left out in a redirect to this page; it may be
 	// repeated.
 	leftOut = "left_out"
-	// leftOutMost is how many of these names a page shows, each with at most leftOutText characters.
+	// leftOutMost is the maximum number of these names that a page shows, and leftOutText is the maximum number of
+	// characters of each.
 	leftOutMost, leftOutText = 10, 100
 )
 
-// Nearest redirects from a page whose address asks for something that does not exist (an old link, a column of
-// another dataset) to the same page without that parameter, with a notice; for a file, it redirects to the page that
-// offers the file. isAny reports that the address has such a parameter.
+// Nearest handles a fault of a query parameter whose value does not exist, for example in an old link. It redirects to
+// the same page without the parameter, with a notice; from a download, it redirects to the page that offers the file.
+// isAny is false, and nothing is done, if the query does not have the parameter.
 func Nearest(c echo.Context, f *request.Fault) (isAny bool, err error) {
 	name := f.Parameter()
 	query := c.QueryParams()
@@ -83,7 +85,7 @@ func Nearest(c echo.Context, f *request.Fault) (isAny bool, err error) {
 	return true, c.Redirect(http.StatusSeeOther, noticing(paths.WithQuery(path, kept), name, query.Get(name)))
 }
 
-// noticing returns an address with a notice that a parameter was left out.
+// noticing returns an address with a notice that a parameter, and its value unless it is empty, was left out.
 func noticing(address, name, value string) string {
 	if value != "" && name != paths.SavedParameter {
 		name += "=" + value
@@ -95,8 +97,7 @@ func noticing(address, name, value string) string {
 	return address + separator + url.Values{leftOut: {name}}.Encode()
 }
 
-// KeepNotice returns the address of a redirect with the notices of the current page about parameters that were left
-// out.
+// KeepNotice adds the notices of the current page about parameters that were left out to the address of a redirect.
 func KeepNotice(c echo.Context, address string) string {
 	for _, name := range c.QueryParams()[leftOut] {
 		address = noticing(address, name, "")
@@ -104,7 +105,7 @@ func KeepNotice(c echo.Context, address string) string {
 	return address
 }
 
-// noticed returns the parameters that were left out, according to a page's address.
+// noticed returns the names of the parameters that were left out in redirects to the current page.
 func noticed(c echo.Context) (names []string) {
 	for _, name := range c.QueryParams()[leftOut] {
 		if name = text.Cut(request.StorableText(name), leftOutText); name != "" && !slices.Contains(names, name) &&
@@ -115,8 +116,8 @@ func noticed(c echo.Context) (names []string) {
 	return names
 }
 
-// OpenView redirects from a page whose address names a saved view to the same page with the filters and the order of
-// the view. isAsked reports that the address names a view; if it does not exist, the parameter is at fault.
+// OpenView redirects from a page with a saved view in its query to the same page with the view's filters and order.
+// isAsked reports whether the query has a view; if the view does not exist, err is a fault of the parameter.
 func OpenView(c echo.Context, views people.People, kind people.ViewKind) (isAsked bool, err error) {
 	query := c.QueryParams()
 	if !query.Has(paths.SavedParameter) {
@@ -144,15 +145,15 @@ func OpenView(c echo.Context, views people.People, kind people.ViewKind) (isAske
 	return true, c.Redirect(http.StatusSeeOther, paths.WithQuery(c.Request().URL.EscapedPath(), kept))
 }
 
-// Views returns the saved views of a kind in the project of a request; path and query identify the page that shows
-// them.
+// Views returns the saved views of a kind in the request's project. path and query identify the page on which they are
+// shown.
 func Views(c echo.Context, views people.People, kind people.ViewKind, path string, query url.Values) (ui.Views, error) {
 	ctx := c.Request().Context()
 	list, err := views.Views(ctx, request.ScopeOf(ctx).Home(), kind)
 	return ui.Views{Kind: kind, List: list, Path: path, Query: query}, err
 }
 
-// SwitchLanguage sets the language of this and later pages.
+// SwitchLanguage sets the language of this page, and of later pages in this browser.
 func SwitchLanguage(c echo.Context, lang string) error {
 	if !slices.Contains(text.Languages, lang) {
 		return request.ParameterFault("lang", request.OneOf(text.Languages...))
@@ -164,7 +165,7 @@ func SwitchLanguage(c echo.Context, lang string) error {
 	return nil
 }
 
-// SendFile sends an uploaded file as a download. Scripts in it cannot run.
+// SendFile sends an uploaded file as a download, so that scripts in it cannot run.
 func SendFile(c echo.Context, file io.ReadSeeker, name, extension string) {
 	header := c.Response().Header()
 	header.Set("Content-Disposition", request.Attachment(name))
@@ -172,8 +173,8 @@ func SendFile(c echo.Context, file io.ReadSeeker, name, extension string) {
 	http.ServeContent(c.Response(), c.Request(), "dataset."+extension, time.Time{}, file)
 }
 
-// Disclosure returns the sensitive content that must be confirmed before a request to path with this query is repeated;
-// nil if err has another cause.
+// Disclosure returns the sensitive content that must be confirmed before the request to path with query is repeated;
+// nil if err is not about such content.
 func Disclosure(c echo.Context, err error, path string, query url.Values) *ui.Disclosure {
 	content := request.UnconfirmedContent(c.Request().Context(), err)
 	if content == nil {
@@ -191,7 +192,7 @@ func Disclosure(c echo.Context, err error, path string, query url.Values) *ui.Di
 	return shown
 }
 
-// Probe returns the view of a test call's result.
+// Probe returns the outcome of a test call as pages show it.
 func Probe(answer protocol.Answer) ui.Probe {
 	probe := ui.Probe{
 		Status: string(answer.Status), Latency: answer.Latency, HTTPStatus: answer.HTTPStatus,
@@ -204,7 +205,7 @@ func Probe(answer protocol.Answer) ui.Probe {
 	return probe
 }
 
-// Frame returns the frame around a page's content.
+// Frame returns the frame of a page: its title, navigation, breadcrumbs and link to the guide.
 func Frame(c echo.Context, version, title string, section ui.Section, crumbs ...ui.Crumb) ui.Frame {
 	here := c.Request().URL.RequestURI()
 	if c.Request().Method != http.MethodGet {
@@ -239,7 +240,7 @@ func TaskCrumbs(c echo.Context, task db.Task, more ...ui.Crumb) []ui.Crumb {
 	return append(crumbs, more...)
 }
 
-// Variant reads the number of a task's variant from the query; 0 means that the request names none.
+// Variant returns the number of the variant in the query; 0 means that the query has none.
 func Variant(c echo.Context, task db.Task) (number int, err error) {
 	asked := c.QueryParam("variant")
 	if asked == "" {
@@ -251,7 +252,7 @@ func Variant(c echo.Context, task db.Task) (number int, err error) {
 	return number, nil
 }
 
-// Flag reads a parameter that is true, false or absent.
+// Flag returns a parameter that must be true, false or absent; absent means false.
 func Flag(c echo.Context, name string) (isSet bool, err error) {
 	switch c.QueryParam(name) {
 	case "true":
@@ -262,7 +263,7 @@ func Flag(c echo.Context, name string) (isSet bool, err error) {
 	return false, request.ParameterFault(name, request.Boolean())
 }
 
-// Render sends a page or a part of one.
+// Render sends a page, or a part of one for htmx.
 func Render(c echo.Context, status int, component templ.Component) error {
 	header := c.Response().Header()
 	header.Set(echo.HeaderContentType, echo.MIMETextHTMLCharsetUTF8)
@@ -274,16 +275,16 @@ func Render(c echo.Context, status int, component templ.Component) error {
 	return component.Render(c.Request().Context(), c.Response())
 }
 
-// DefaultSize is how many entries a page of a list has unless page_size sets a different number.
+// DefaultSize is the number of entries on a page of a list, unless the parameter page_size sets another.
 const DefaultSize = 20
 
-// Window reads page and page_size.
+// Window returns the page of a list that the parameters page and page_size ask for.
 func Window(c echo.Context) (db.Page, error) { return WindowOf(c, "page") }
 
-// WindowOf is like Window, for the second list of a page, which has its own parameter for the page number.
+// WindowOf is like Window, with another name for the parameter page, for a second list on the same page.
 func WindowOf(c echo.Context, name string) (db.Page, error) { return window(c, name, DefaultSize) }
 
-// SizedWindow is like Window, but with usual as the default page size.
+// SizedWindow is like Window, with usual as the default number of entries.
 func SizedWindow(c echo.Context, usual int) (db.Page, error) { return window(c, "page", usual) }
 
 func window(c echo.Context, name string, usual int) (db.Page, error) {
@@ -306,12 +307,12 @@ func window(c echo.Context, name string, usual int) (db.Page, error) {
 	return page, nil
 }
 
-// NewPager returns the pager of a list; query is the list's query without its page.
+// NewPager returns the links to the pages of a list; query is the list's query without the parameter page.
 func NewPager(path string, query url.Values, page db.Page, total int) ui.Pager {
 	return NewSizedPager(path, query, page, total, DefaultSize)
 }
 
-// NewSizedPager is like NewPager, but with usual as the default page size.
+// NewSizedPager is like NewPager, with usual as the default number of entries.
 func NewSizedPager(path string, query url.Values, page db.Page, total, usual int) ui.Pager {
 	if page.Size != usual {
 		query.Set("page_size", strconv.Itoa(page.Size))
@@ -319,7 +320,7 @@ func NewSizedPager(path string, query url.Values, page db.Page, total, usual int
 	return ui.Pager{Path: path, Query: query, Page: page.Number, Size: page.Size, Total: total}
 }
 
-// RedirectPastEnd redirects from a page beyond the end of a list to its last page, which shows a notice.
+// RedirectPastEnd redirects to the last page of a list, with a notice, if the requested page is beyond the list's end.
 func RedirectPastEnd(c echo.Context, pager ui.Pager) (redirected bool, err error) {
 	if pager.Page <= pager.Pages() {
 		return false, nil
@@ -328,10 +329,10 @@ func RedirectPastEnd(c echo.Context, pager ui.Pager) (redirected bool, err error
 	return true, c.Redirect(http.StatusSeeOther, noticing(last, cmp.Or(pager.Name, "page"), strconv.Itoa(pager.Page)))
 }
 
-// browserCookie names the browser to which staged files and kept secrets belong.
+// browserCookie contains the browser's id, which staged files and sealed secrets belong to.
 const browserCookie = "browser"
 
-// Browser returns the id of the request's browser. A browser is given an id with its first file.
+// Browser returns the id of the request's browser. A browser without an id is given one.
 func Browser(c echo.Context) string {
 	if id, isKnown := c.Get(browserCookie).(string); isKnown {
 		return id
@@ -343,7 +344,7 @@ func Browser(c echo.Context) string {
 	} else {
 		SetCookie(c, browserCookie, id, Year)
 	}
-	// keeps a shared browser's users apart
+	// the users of one browser get different ids
 	if user := request.From(c.Request().Context()).Who.UserID; user != uuid.Nil {
 		sum := sha256.Sum256([]byte(id + user.String()))
 		id = base32.StdEncoding.EncodeToString(sum[:])[:len(id)]
@@ -352,11 +353,11 @@ func Browser(c echo.Context) string {
 	return id
 }
 
-// Year is how long browsers keep choices.
+// Year is how long browsers keep a user's choices.
 const Year = 365 * 24 * time.Hour
 
-// SetCookie sets a cookie that scripts cannot read and other sites do not send; a cookie with no lifetime is removed.
-// Over HTTPS, it replaces an older cookie whose name lacks the prefix __Host-.
+// SetCookie sets a cookie that scripts cannot read and that other sites' pages do not send. A lifetime of 0 removes the
+// cookie. Over HTTPS, it also removes an older cookie whose name lacks the prefix __Host-.
 func SetCookie(c echo.Context, name, value string, lasts time.Duration) {
 	isSecure := request.From(c.Request().Context()).IsSecure
 	set := func(name, value string, lasts time.Duration) {

@@ -23,24 +23,24 @@ type Questions struct {
 	Log     *slog.Logger
 }
 
-// Chosen is the file of questions in a form, as it was read.
+// Chosen is the file of questions in a form, as far as it could be read.
 type Chosen struct {
 	File   tasks.File
 	Set    *dataset.Dataset
 	Layout dataset.Layout
-	// IsKept reports that the file belongs to a saved dataset or another task, so its columns were confirmed
-	// when it was uploaded.
+	// IsKept reports that the file belongs to a saved dataset or to another task, so its columns were confirmed when it
+	// was uploaded.
 	IsKept bool
-	// Fault describes what is wrong with the file; nil if nothing is.
+	// Fault says what is wrong with the file; nil if nothing is.
 	Fault *request.Fault
 }
 
-// firstRows is how many of a file's rows a preview shows.
+// firstRows is the maximum number of rows that a preview shows.
 const firstRows = 5
 
-// Preview shows what a form's file contains and keeps the file for the form; nil if there is no file. A file that
-// came with the form replaces the one staged before. If the file cannot be read as it is, Preview reads it with the
-// columns that are probably meant, or as GB18030, and chosen then holds that layout.
+// Preview returns what a form's file contains, and stages the file; nil if there is no file. A file that came with the
+// form replaces the one that was staged before. If the file cannot be read as it is, Preview reads it with the columns
+// that are probably meant, or as GB18030, and stores that layout in chosen.
 func (q Questions) Preview(c echo.Context, f *form.Upload, chosen *Chosen) *ui.Preview {
 	if chosen.File.Name == "" || f.Refused != nil {
 		return nil
@@ -72,7 +72,7 @@ func (q Questions) Preview(c echo.Context, f *form.Upload, chosen *Chosen) *ui.P
 	return preview
 }
 
-// Refusal describes the fault of a refused file.
+// Refusal returns a preview that says why a file was refused.
 func Refusal(c echo.Context, refused *request.Fault) *ui.Preview {
 	preview := &ui.Preview{}
 	refuse(c, refused, preview)
@@ -88,8 +88,8 @@ func refuse(c echo.Context, refused *request.Fault, preview *ui.Preview) {
 	}
 }
 
-// chooseEncoding reads a CSV file that is not UTF-8 as GB18030 if it looks like that; people can check the result
-// in the preview.
+// chooseEncoding reads a CSV file that is not UTF-8 as GB18030, if that is possible; people can check the result in the
+// preview.
 func (q Questions) chooseEncoding(c echo.Context, chosen *Chosen) {
 	refused := (*dataset.Error)(nil)
 	if chosen.Fault == nil || !errors.As(chosen.Fault, &refused) || refused.Code != dataset.CodeEncodingInvalid ||
@@ -109,8 +109,9 @@ func (q Questions) chooseEncoding(c echo.Context, chosen *Chosen) {
 	}
 }
 
-// chooseColumns lets the user choose the columns of a file that lacks question, standard_answer or question_id. It
-// reads the file again with the chosen columns or, until the user has chosen, with the probable ones.
+// chooseColumns lets the user choose the columns of a file without the columns question, standard_answer or
+// question_id. It reads the file again with the chosen columns or, until the user has chosen, with the columns that are
+// probably meant.
 func (q Questions) chooseColumns(c echo.Context, f *form.Upload, chosen *Chosen, preview *ui.Preview) {
 	columns := q.columnsToChoose(chosen)
 	if len(columns) == 0 {
@@ -142,7 +143,7 @@ func (q Questions) chooseColumns(c echo.Context, f *form.Upload, chosen *Chosen,
 	preview.Choices, preview.Chosen = columns, guess
 }
 
-// columnsToChoose returns the columns that a user can choose from; empty if there is nothing to choose.
+// columnsToChoose returns the columns from which a user can choose; empty if there is nothing to choose.
 func (q Questions) columnsToChoose(chosen *Chosen) []string {
 	refused := (*dataset.Error)(nil)
 	switch {
@@ -155,8 +156,8 @@ func (q Questions) columnsToChoose(chosen *Chosen) []string {
 	return nil
 }
 
-// isWorthAsking reports whether a file that was read still leaves a choice: it has columns with other names, or a
-// column that may contain ids.
+// isWorthAsking reports whether there is still something to choose in a file that could be read: its columns have other
+// names, or one of them may contain ids.
 func (q Questions) isWorthAsking(chosen *Chosen) bool {
 	isNamed := func(column, name string) bool { return column == "" || strings.EqualFold(column, name) }
 	return !isNamed(chosen.Layout.Question, dataset.ColumnQuestion) ||
@@ -164,8 +165,8 @@ func (q Questions) isWorthAsking(chosen *Chosen) bool {
 		!isNamed(chosen.Layout.ID, dataset.ColumnID) || dataset.Guess(chosen.Set.Columns).ID != "" && !chosen.Set.HasIDs
 }
 
-// Stage keeps the file that came with a form and returns its token, or the token of the file staged before. If it
-// returns no token, the file must be chosen again.
+// Stage stages the file that came with a form and returns its token; without a file, it returns the token of the file
+// that was staged before. If the token is empty, the file must be chosen again.
 func (q Questions) Stage(c echo.Context, f *form.Upload) string {
 	ctx, token := c.Request().Context(), f.Value("dataset_token")
 	if f.File == nil {

@@ -10,7 +10,7 @@ import (
 	"wending/views/text"
 )
 
-// DatasetTemplate sends an example of a file of questions in the page's language.
+// DatasetTemplate sends an example of a file of questions, in the page's language.
 func DatasetTemplate(c echo.Context) error {
 	format := cmp.Or(c.QueryParam("format"), "csv")
 	types := map[string]string{"csv": "text/csv; charset=utf-8",
@@ -26,7 +26,7 @@ func DatasetTemplate(c echo.Context) error {
 	return dataset.WriteTemplate(c.Response(), format, templateOf(locale))
 }
 
-// templateOf returns the template: a row for each single question, and two that make a conversation.
+// templateOf returns the content of the example: two single questions, and two that form a conversation.
 func templateOf(locale text.Locale) dataset.Template {
 	t := dataset.Template{Sheet: locale.Text("template.sheet")}
 	for _, name := range dataset.KnownColumns {

@@ -25,13 +25,13 @@ import (
 	"wending/views/text"
 )
 
-// FilesConfig holds the dependencies of pages and endpoints.
+// FilesConfig holds the dependencies of the pages and endpoints that send files.
 type FilesConfig struct {
 	Store   *db.Store
 	Files   blob.Store
 	Version string
 	Failed  rest.Failed
-	// Admits reports whether a ticket gives access to an address at the time now.
+	// Admits reports whether a ticket gives access to the file at an address at the given time.
 	Admits func(address, ticket string, now time.Time) bool
 }
 
@@ -47,7 +47,7 @@ type listInput struct {
 	Type       string `query:"type" enum:"image,audio,video,file" doc:"Only files of this type" example:"image"`
 }
 
-// assetItem is an asset in a response.
+// assetItem is what the API returns about a file that an agent produced (an asset).
 type assetItem struct {
 	ID          uuid.UUID         `json:"id" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
 	RunID       int64             `json:"run_id" example:"4711"`
@@ -84,7 +84,7 @@ func newFileItem(a engine.PlacedAsset, locale text.Locale) assetItem {
 	return told
 }
 
-// assetList is a page of assets.
+// assetList is one page of a list of files.
 type assetList struct {
 	Items      []assetItem     `json:"items"`
 	Pagination rest.Pagination `json:"pagination"`
@@ -97,7 +97,7 @@ type filePath struct {
 	AssetID string `path:"asset_id" doc:"Id of the asset" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
 }
 
-// RegisterFilesAPI adds the endpoints: the one that lists files to the API whole, and those that send files to the API
+// RegisterFilesAPI registers the endpoints: the list of files on the API whole, and those that send files on the API
 // stream.
 func RegisterFilesAPI(whole, stream huma.API, config FilesConfig) {
 	h := &filesHandler{config}
@@ -134,13 +134,14 @@ func RegisterFilesAPI(whole, stream huma.API, config FilesConfig) {
 	})
 }
 
-// RegisterFiles adds the addresses at which agents find files of earlier turns. They need no account, but a ticket.
+// RegisterFiles registers the addresses at which agents find the files of earlier turns. They require no account, but a
+// ticket.
 func RegisterFiles(group *echo.Group, config FilesConfig) {
 	h := &filesHandler{config}
 	group.GET(paths.Files+"/:taskId/:assetId", h.sendToAgent)
 }
 
-// sendToAgent sends a copy to a client with a valid ticket, and reveals nothing to others, not even whether it exists.
+// sendToAgent sends a file to a client with a valid ticket. To others it does not even reveal whether the file exists.
 func (h *filesHandler) sendToAgent(c echo.Context) error {
 	taskID, taskErr := uuid.Parse(c.Param("taskId"))
 	id, err := uuid.Parse(c.Param("assetId"))
@@ -177,7 +178,7 @@ func (h *filesHandler) list(ctx context.Context, input *listInput) (*listOutput,
 	return output, nil
 }
 
-// send sends a copy, or its thumbnail.
+// send sends the copy of a file that an agent produced, or its thumbnail.
 func (h *filesHandler) send(ctx context.Context, input *filePath, isThumbnail bool) (*huma.StreamResponse, error) {
 	task, err := request.Task(ctx, h.Store, input.TaskID)
 	if err != nil {
@@ -198,7 +199,7 @@ func (h *filesHandler) send(ctx context.Context, input *filePath, isThumbnail bo
 	return &huma.StreamResponse{Body: func(ctx huma.Context) { send(humaecho.Unwrap(ctx)) }}, nil
 }
 
-// open opens a copy, or its thumbnail, and returns a function that sends and closes it.
+// open opens a file's copy or its thumbnail. send sends and closes it.
 func (h *filesHandler) open(ctx context.Context, one engine.Asset,
 	isThumbnail bool) (send func(echo.Context), err error) {
 	key, mediaType := one.StorageKey, one.MediaType
@@ -225,8 +226,8 @@ func (h *filesHandler) open(ctx context.Context, one engine.Asset,
 	}, nil
 }
 
-// openWaiting opens an inline file that has not been copied yet, because the next turn of its conversation may
-// already refer to it. Its type has not been checked, so it is never displayed in the browser.
+// openWaiting opens a file that came inline and has not been stored yet, because the next turn of its conversation may
+// already refer to it. Its type has not been checked, so browsers never display it.
 func (h *filesHandler) openWaiting(ctx context.Context, one engine.Asset) (send func(echo.Context), err error) {
 	content, err := h.assets().Waiting(ctx, one.TaskID, one.ID)
 	if err != nil {
@@ -237,7 +238,7 @@ func (h *filesHandler) openWaiting(ctx context.Context, one engine.Asset) (send 
 	}, nil
 }
 
-// shown are the media types that browsers display without running them.
+// shown are the media types that browsers may display, because they contain nothing that can run.
 var shown = []string{
 	"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/bmp",
 	"audio/mpeg", "audio/wav", "audio/ogg", "audio/mp4", "audio/flac", "audio/aac", "audio/x-m4a", "video/mp4",
@@ -247,8 +248,8 @@ var shown = []string{
 // isShown reports whether a media type is one of shown.
 func isShown(mediaType string) bool { return slices.Contains(shown, mediaType) }
 
-// serve sends a file. Types that a browser might run are sent as an attachment of unknown type. A browser may cache the
-// file but asks the server before each use.
+// serve sends a file. A file of a type that a browser might run is sent as an attachment of unknown type. The browser
+// may cache a file, but must ask the server before each use.
 func serve(c echo.Context, file io.ReadSeeker, mediaType, name, tag string) {
 	header := c.Response().Header()
 	header.Set("Content-Security-Policy",
@@ -270,8 +271,8 @@ func serve(c echo.Context, file io.ReadSeeker, mediaType, name, tag string) {
 	}
 }
 
-// withoutRange suppresses the plain text that http.ServeContent writes if the requested range does not exist,
-// because all errors are written in one format.
+// withoutRange suppresses the plain text that http.ServeContent writes if the requested range does not exist. The error
+// is then written in the same format as all others.
 type withoutRange struct {
 	http.ResponseWriter
 	isRefused bool

@@ -24,35 +24,34 @@ import (
 	"wending/views/text"
 )
 
-// The limits of a request with spans. Spans are decoded one at a time, because a decoded span can take a hundred times
-// the memory of its bytes.
+// Limits on a request with spans. Spans are decoded one at a time, because a decoded span can take a hundred times as
+// much memory as its bytes.
 const (
 	maxSpansBody      = 16 << 20
 	maxSpansInRequest = 5000
 	maxSpanBytes      = 1 << 20
-	// maxSpanDepth is how deeply values may be nested, where a list counts as two.
+	// maxSpanDepth is the maximum depth to which values may be nested, where a list adds two levels.
 	maxSpanDepth = 64
-	// maxSkew is how far an agent's clock may differ from ours, and the maximum duration of a span; times beyond it are
-	// not credible.
+	// maxSkew is the largest credible difference between an agent's clock and ours, and the maximum duration of a span.
 	maxSkew = 24 * time.Hour
 )
 
-// spanBatch holds the spans of a request by trace id.
+// spanBatch holds the spans of a request, keyed by trace id.
 type spanBatch struct {
 	traces map[string][]event.Span
 	now    time.Time
 	count  int
-	// unreadable is how many spans are damaged, too large or nested too deeply, and beyond is how many exceed
-	// maxSpansInRequest.
+	// unreadable is the number of spans that are damaged, too large or nested too deeply, and beyond is the number of
+	// spans that exceed maxSpansInRequest.
 	unreadable, beyond int
 }
 
-// readSpans reads an ExportTraceServiceRequest of OTLP, in protobuf or in JSON. Texts are not shortened yet. It returns
-// an error if the request as a whole is not valid.
+// readSpans parses an ExportTraceServiceRequest of OTLP, in protobuf or in JSON. It does not shorten texts yet. The
+// error means that the request as a whole is invalid.
 func readSpans(body []byte, isJSON bool, now time.Time) (*spanBatch, error) {
 	batch := &spanBatch{traces: map[string][]event.Span{}, now: now}
 	if !isJSON {
-		// the field spans within scope_spans within resource_spans
+		// spans are nested: resource_spans contain scope_spans, which contain spans
 		return batch, eachField(body, 1, func(resource []byte) error {
 			return eachField(resource, 2, func(scope []byte) error {
 				return eachField(scope, 2, func(span []byte) error {
@@ -99,7 +98,8 @@ func eachField(message []byte, number protowire.Number, yield func([]byte) error
 	return nil
 }
 
-// eachMember reads an object, and calls yield before each element of the arrays that names lead to, one in another.
+// eachMember parses an object and follows names into nested arrays of objects: names[0] is a member of the object, and
+// names[1] is a member of its elements. It calls yield before each element of the innermost arrays.
 func eachMember(decoder *json.Decoder, names []string, yield func() error) error {
 	if len(names) == 0 {
 		return yield()
@@ -142,8 +142,8 @@ func expect(decoder *json.Decoder, delimiter json.Delim) error {
 	return err
 }
 
-// unmarshalJSON reads a span in OTLP's JSON, in which ids are hexadecimal. The JSON of protobuf has base64 instead, so
-// that the ids' digits are decoded and have to be encoded again.
+// unmarshalJSON parses a span in OTLP's JSON, in which ids are hexadecimal. The JSON of protobuf has base64 instead, so
+// protojson decodes the ids wrongly, and their digits are encoded again to be decoded as hexadecimal.
 func unmarshalJSON(raw []byte, message proto.Message) error {
 	if err := (protojson.UnmarshalOptions{RecursionLimit: maxSpanDepth, DiscardUnknown: true}).Unmarshal(raw,
 		message); err != nil {
@@ -160,7 +160,7 @@ func unmarshalJSON(raw []byte, message proto.Message) error {
 	return nil
 }
 
-// add decodes one more span.
+// add decodes a span and adds it to the batch, or counts why it cannot be added.
 func (b *spanBatch) add(raw []byte, unmarshal func([]byte, proto.Message) error) {
 	if b.count++; b.count > maxSpansInRequest {
 		b.beyond++
@@ -175,13 +175,13 @@ func (b *spanBatch) add(raw []byte, unmarshal func([]byte, proto.Message) error)
 	b.traces[trace] = append(b.traces[trace], newSpan(&span, b.now))
 }
 
-// isID reports whether an id has the given number of bytes, of which not all are zero.
+// isID reports whether an id has the given number of bytes, not all of them zero.
 func isID(id []byte, size int) bool {
 	return len(id) == size && slices.ContainsFunc(id, func(b byte) bool { return b != 0 })
 }
 
-// The attributes in which a span's values are looked for, the first one first: those of the OpenTelemetry conventions
-// for generative AI, now and before, of OpenInference, and of OpenLLMetry.
+// The attributes that may contain a span's values; the first attribute that a span has is used. They are those of the
+// OpenTelemetry conventions for generative AI, present and former, of OpenInference, and of OpenLLMetry.
 var (
 	kindAttributes  = []string{"openinference.span.kind", "gen_ai.operation.name", "traceloop.span.kind"}
 	modelAttributes = []string{"gen_ai.response.model", "gen_ai.request.model", "llm.model_name",
@@ -198,7 +198,7 @@ var (
 	errorAttributes      = []string{"exception.message", "error.message", "exception.type", "error.type"}
 )
 
-// spanKinds maps the values of kindAttributes, in lower case, to kinds.
+// spanKinds maps the values of kindAttributes, in lower case, to kinds of spans.
 var spanKinds = map[string]event.SpanKind{
 	"agent": event.SpanAgent, "invoke_agent": event.SpanAgent, "create_agent": event.SpanAgent,
 	"llm": event.SpanModel, "chat": event.SpanModel, "text_completion": event.SpanModel,
@@ -209,7 +209,7 @@ var spanKinds = map[string]event.SpanKind{
 	"chain": event.SpanChain, "workflow": event.SpanChain, "task": event.SpanChain, "invoke_workflow": event.SpanChain,
 }
 
-// newSpan returns a decoded span with the values that are kept.
+// newSpan returns those values of a decoded span that are stored.
 func newSpan(span *tracepb.Span, now time.Time) event.Span {
 	values := attributesOf(span)
 	kept := event.Span{ID: hex.EncodeToString(span.SpanId), Name: span.Name,
@@ -254,10 +254,11 @@ func newSpan(span *tracepb.Span, now time.Time) event.Span {
 	return kept
 }
 
-// attributes are the values of a span by name.
+// attributes maps the names of a span's attributes to their values.
 type attributes map[string]*commonpb.AnyValue
 
-// attributesOf returns the attributes of a span and of its events, in which some programs report messages and errors.
+// attributesOf returns the attributes of a span and of those of its events in which some programs report messages and
+// errors.
 func attributesOf(span *tracepb.Span) attributes {
 	values := attributes{}
 	for _, one := range span.Attributes {
@@ -276,7 +277,7 @@ func attributesOf(span *tracepb.Span) attributes {
 	return values
 }
 
-// text returns the first value that is not empty, as text or as JSON.
+// text returns the first value under the given names that is not empty, as text or as JSON.
 func (a attributes) text(names []string) string {
 	for _, name := range names {
 		if shown := textOf(a[name]); shown != "" {
@@ -286,7 +287,7 @@ func (a attributes) text(names []string) string {
 	return ""
 }
 
-// count returns the first value that is a number of tokens; nil if there is none.
+// count returns the first value under the given names that is a valid number of tokens; nil if there is none.
 func (a attributes) count(names []string) *int64 {
 	for _, name := range names {
 		value, err := strconv.ParseFloat(textOf(a[name]), 64)
@@ -298,7 +299,8 @@ func (a attributes) count(names []string) *int64 {
 	return nil
 }
 
-// messages returns the messages of a list whose items are attributes: PREFIX0.role, PREFIX0.content, PREFIX1.role …
+// messages returns the messages of a list that is stored in numbered attributes (PREFIX0.role, PREFIX0.content,
+// PREFIX1.role …), one per line.
 func (a attributes) messages(prefix string) string {
 	var lines []string
 	for n := range len(a) {
@@ -315,7 +317,7 @@ func (a attributes) messages(prefix string) string {
 	return strings.Join(lines, "\n")
 }
 
-// textOf returns a value as text: a text unchanged, everything else as JSON.
+// textOf returns a string value as it is, and any other value as JSON.
 func textOf(value *commonpb.AnyValue) string {
 	switch plain := plainOf(value).(type) {
 	case nil:
@@ -326,14 +328,14 @@ func textOf(value *commonpb.AnyValue) string {
 		var encoded strings.Builder
 		encoder := json.NewEncoder(&encoded)
 		encoder.SetEscapeHTML(false)
-		if err := encoder.Encode(plain); err != nil { // not a number, or infinite
+		if err := encoder.Encode(plain); err != nil { // a number that JSON cannot represent, such as infinity
 			return ""
 		}
 		return strings.TrimSuffix(encoded.String(), "\n")
 	}
 }
 
-// plainOf returns a value as encoding/json represents it. Its depth is limited by maxSpanDepth.
+// plainOf converts a value to the type that encoding/json uses for it. maxSpanDepth limits its depth.
 func plainOf(value *commonpb.AnyValue) any {
 	switch of := value.GetValue().(type) {
 	case *commonpb.AnyValue_StringValue:
@@ -362,7 +364,7 @@ func plainOf(value *commonpb.AnyValue) any {
 	return nil
 }
 
-// finished returns a span whose texts are redacted by mask and shortened.
+// finished returns a span with its texts redacted by mask and shortened for storage.
 func finished(span event.Span, mask func(string) string) event.Span {
 	for _, one := range []*string{&span.Name, &span.Model, &span.Error} {
 		*one = text.Cut(mask(request.StorableText(*one)), event.MaxSpanName)

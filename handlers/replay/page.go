@@ -19,7 +19,7 @@ import (
 	"wending/views/ui"
 )
 
-// RegisterPages adds the routes.
+// RegisterPages registers the pages.
 func RegisterPages(group *echo.Group, config Config) {
 	h := &handler{config}
 	group.GET("/tasks/:taskId/units/:unitId", h.showUnit)
@@ -32,7 +32,7 @@ func RegisterPages(group *echo.Group, config Config) {
 	group.GET("/tasks/:taskId/launches/:launchId", h.showLaunch)
 }
 
-// showFlights lists the calls in progress, as part of the task's page.
+// showFlights sends the list of a task's calls in progress, a part of the task's page.
 func (h *handler) showFlights(c echo.Context) error {
 	task, err := request.Task(c.Request().Context(), h.Store, c.Param("taskId"))
 	if err != nil {
@@ -48,7 +48,7 @@ func (h *handler) showFlights(c echo.Context) error {
 // flightsShown is the maximum number of calls in progress that are listed.
 const flightsShown = 20
 
-// Flights reads a task's calls in progress.
+// Flights returns a task's calls in progress, and their total number.
 func Flights(ctx context.Context, store *db.Store, task db.Task) (flights replay.Flights, err error) {
 	if !task.Status.IsActive() {
 		return flights, nil
@@ -66,8 +66,8 @@ func (h *handler) showUnit(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, replay.Page(h.frame(c, view.Task, title), view))
 }
 
-// showLog continues the log of a call in progress: it returns the events after the position in the query, at most as
-// many as one read returns.
+// showLog continues the log of a call in progress: it sends the events after the position in the query, at most as many
+// as are read at a time.
 func (h *handler) showLog(c echo.Context) error {
 	ctx := c.Request().Context()
 	task, unit, err := h.unit(c)
@@ -95,7 +95,7 @@ func (h *handler) showLog(c echo.Context) error {
 	track := replay.Track{UnitID: unit.ID, ItemID: asked.ItemID}
 	for _, part := range parts {
 		if part.ItemID == asked.ItemID && part.Epoch != view.Last.Epoch && tail.Events+len(track.Events) > 0 {
-			// its worker was lost and the question was repeated, so there is a new log
+			// its worker was lost and the question was asked again, so the log begins anew
 			c.Response().Header().Set("HX-Refresh", "true")
 			return c.NoContent(http.StatusOK)
 		}
@@ -121,7 +121,7 @@ func (h *handler) showLog(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, replay.Piece(view, tail, isMore))
 }
 
-// unit reads the task and the unit that a path names.
+// unit returns the task and the unit whose ids are in the path.
 func (h *handler) unit(c echo.Context) (task db.Task, unit engine.Unit, err error) {
 	ctx := c.Request().Context()
 	if task, err = request.Task(ctx, h.Store, c.Param("taskId")); err != nil {
@@ -135,7 +135,7 @@ func (h *handler) unit(c echo.Context) (task db.Task, unit engine.Unit, err erro
 	return task, unit, err
 }
 
-// showFiles lists the files that a unit's calls have reported so far, as part of its page.
+// showFiles sends the list of files that a unit's calls have reported so far, a part of the unit's page.
 func (h *handler) showFiles(c echo.Context) error {
 	task, unit, err := h.unit(c)
 	if err != nil {
@@ -151,7 +151,7 @@ func (h *handler) showFiles(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, replay.HiddenFiles(paths.UnitFiles(task.ID, unit.ID), files[unit.ID]))
 }
 
-// readFiles reads the files that the calls of all tracks reported.
+// readFiles adds the files that the calls of all tracks reported to the view.
 func (h *handler) readFiles(ctx context.Context, view *replay.View) (err error) {
 	var units []int64
 	for _, track := range view.Tracks {
@@ -167,7 +167,7 @@ func (h *handler) frame(c echo.Context, task db.Task, title string) ui.Frame {
 	return frame
 }
 
-// unitView reads the events of the unit that a path names.
+// unitView returns the view of the unit whose id is in the path.
 func (h *handler) unitView(c echo.Context) (view replay.View, err error) {
 	ctx := c.Request().Context()
 	task, unit, err := h.unit(c)
@@ -177,7 +177,7 @@ func (h *handler) unitView(c echo.Context) (view replay.View, err error) {
 	return h.viewOf(ctx, task, unit)
 }
 
-// viewOf reads the events of a unit so far: one track per turn.
+// viewOf returns the view of a unit with its events so far, in one track per turn.
 func (h *handler) viewOf(ctx context.Context, task db.Task, unit engine.Unit) (view replay.View, err error) {
 	runs, err := h.journal().OutcomesOf(ctx, task.ID, unit.ID)
 	if err != nil {
@@ -230,9 +230,9 @@ func (h *handler) viewOf(ctx context.Context, task db.Task, unit engine.Unit) (v
 	return view, h.readFiles(ctx, &view)
 }
 
-// eventsByTurn returns the events of a unit by question, from the last claim that has events for the question. A unit
-// does not repeat a question that has a run, so these are also the run's events. last is the position of the last
-// event that was read.
+// eventsByTurn returns the events of a unit, keyed by the id of the turn's item. If a turn was repeated because its
+// worker was lost, only the events of the last attempt are returned; these are also the events of the turn's run. last
+// is the position of the last event that was read.
 func (h *handler) eventsByTurn(ctx context.Context, task db.Task,
 	unit engine.Unit) (byTurn map[int64][]event.Event, last engine.EventPosition, err error) {
 	byTurn, epochs := map[int64][]event.Event{}, map[int64]int{}
@@ -251,7 +251,7 @@ func (h *handler) eventsByTurn(ctx context.Context, task db.Task,
 	}
 }
 
-// showBeside shows the current runs of a question side by side.
+// showBeside shows the events of a question's current runs side by side.
 func (h *handler) showBeside(c echo.Context) error {
 	ctx := c.Request().Context()
 	task, err := request.Task(ctx, h.Store, c.Param("taskId"))
@@ -268,7 +268,7 @@ func (h *handler) showBeside(c echo.Context) error {
 	}
 	locale := pages.Locale(c)
 	view := replay.View{Task: task, Number: number}
-	if task.TotalVariants > 1 { // if there are too many runs, only those of one variant
+	if task.TotalVariants > 1 { // if there are too many runs, only one variant's are shown
 		if view.Shown, err = shownVariant(c, task, len(runs)); err != nil {
 			return err
 		}
@@ -282,7 +282,7 @@ func (h *handler) showBeside(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, replay.Page(frame, view))
 }
 
-// addBeside adds runs of a question to a view, each as a track, and their files.
+// addBeside adds runs of a question to a view, each as a track, with their tools, steps and files.
 func (h *handler) addBeside(ctx context.Context, locale text.Locale, view *replay.View,
 	runs []engine.Outcome) (err error) {
 	task := view.Task
@@ -313,8 +313,8 @@ func (h *handler) addBeside(ctx context.Context, locale text.Locale, view *repla
 // maxTracks is the maximum number of runs shown side by side.
 const maxTracks = 20
 
-// shownVariant returns the number of the variant whose runs are shown: the one that the query names. If it names none,
-// the result is 0, which means all variants, or 1 if there are too many runs to show all.
+// shownVariant returns the number of the variant in the query, whose runs are shown. If the query has none, it returns
+// 0 for all variants, or 1 if there are too many runs to show all.
 func shownVariant(c echo.Context, task db.Task, runs int) (number int, err error) {
 	number, err = pages.Variant(c, task)
 	if err == nil && number == 0 && runs > maxTracks {
@@ -327,7 +327,7 @@ func toolsOf(tools []engine.Tool, itemID int64) []engine.Tool {
 	return slices.DeleteFunc(slices.Clone(tools), func(one engine.Tool) bool { return one.ItemID != itemID })
 }
 
-// variantName returns the name of a variant if its task has several.
+// variantName returns the name of a variant, or an empty text if the task has only one.
 func variantName(task db.Task, number int) string {
 	if task.TotalVariants < 2 || number < 1 || number > len(task.Variants) {
 		return ""

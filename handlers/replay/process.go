@@ -20,11 +20,12 @@ import (
 )
 
 const (
-	// filesShown is how many files the page of a task's calls and files shows.
+	// filesShown is how many files the page of a task's calls and files lists at a time.
 	filesShown = 60
-	// newestShown is how many of the newest answers it shows, and newestCut is how many characters it shows of each.
+	// newestShown is the maximum number of the newest answers on that page, and newestCut is the maximum number of
+	// characters of each.
 	newestShown, newestCut = 8, 160
-	// launchRunCut is how many characters of each answer the page of a launch shows.
+	// launchRunCut is the maximum number of characters of each answer on the page of a launch.
 	launchRunCut = 300
 )
 
@@ -81,7 +82,7 @@ func (h *handler) showProcess(c echo.Context) error {
 	return pages.Render(c, http.StatusOK, taskpages.ProcessPage(frame, process))
 }
 
-// toolCalls reads a page of the calls of the tool that a request names.
+// toolCalls adds a page of the calls of the tool in the query to the view; nothing if the query has none.
 func (h *handler) toolCalls(c echo.Context, process *taskpages.Process) error {
 	process.Tool = request.SearchText(c.QueryParam("tool"))
 	if process.Tool == "" {
@@ -111,7 +112,7 @@ func (h *handler) toolCalls(c echo.Context, process *taskpages.Process) error {
 	return err
 }
 
-// files reads a page of the files that a task's agents produced.
+// files returns a page of the files that a task's agents produced.
 func (h *handler) files(c echo.Context, task db.Task) (view replay.FilesView, err error) {
 	ctx, assets := c.Request().Context(), engine.NewAssets(h.Store)
 	page, err := pages.Window(c)
@@ -144,7 +145,7 @@ func (h *handler) files(c echo.Context, task db.Task) (view replay.FilesView, er
 	return view, err
 }
 
-// showLaunch shows a launch with its runs, including those that were repeated later.
+// showLaunch shows a launch with its runs, including those that a later launch has repeated.
 func (h *handler) showLaunch(c echo.Context) error {
 	ctx, history := c.Request().Context(), engine.NewHistory(h.Store)
 	task, err := request.Task(ctx, h.Store, c.Param("taskId"))
@@ -183,7 +184,8 @@ func (h *handler) showLaunch(c echo.Context) error {
 		taskpages.Launch{Task: task, Launch: launch, Filter: filter, Runs: runs, Pager: pager}))
 }
 
-// runFilter reads outcome, since and until, which select runs of a launch.
+// runFilter parses the parameters outcome, since and until, which select runs of a launch. It also returns them for
+// links.
 func runFilter(c echo.Context) (filter engine.RunFilter, query url.Values, err error) {
 	query = url.Values{}
 	if outcome := c.QueryParam("outcome"); outcome != "" {

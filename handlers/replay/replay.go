@@ -22,7 +22,7 @@ import (
 	"wending/views/paths"
 )
 
-// Config holds the dependencies of pages and endpoints.
+// Config holds the dependencies of the pages and endpoints.
 type Config struct {
 	Store   *db.Store
 	Units   *rest.Hub[UnitKey, engine.Unit]
@@ -31,19 +31,19 @@ type Config struct {
 	// Closing is closed when the server shuts down and streams must end; nil means never.
 	Closing <-chan struct{}
 	Failed  rest.Failed
-	// HasSpans reports that agents can report the steps of their work. Mask returns a function that redacts a variant's
-	// secrets in what its agent reports.
+	// HasSpans reports that agents can report the steps of their work as spans. Mask returns a function that redacts a
+	// variant's secrets in what its agent reports.
 	HasSpans bool
 	Mask     func(task db.Task, variant int) (func(string) string, error)
 }
 
-// UnitKey names a unit whose events are followed.
+// UnitKey identifies a unit whose events are followed.
 type UnitKey struct {
 	TaskID uuid.UUID
 	UnitID int64
 }
 
-// NewHub returns the hub of units.
+// NewHub returns a hub that reads the state of units.
 func NewHub(store *db.Store) *rest.Hub[UnitKey, engine.Unit] {
 	return rest.NewHub(func(ctx context.Context, key UnitKey) (engine.Unit, error) {
 		return engine.NewJournal(store).Unit(ctx, key.TaskID, key.UnitID)
@@ -59,12 +59,12 @@ type runPath struct {
 	RunID  string `path:"run_id" doc:"Id of the run" example:"4711"`
 }
 
-// runEvent is an event in a response.
+// runEvent is what the API returns about an event.
 type runEvent struct {
 	Seq  int        `json:"seq" doc:"Number of the event within its unit" example:"7"`
 	AtMS int        `json:"at_ms" doc:"Milliseconds since the call's start" example:"1250"`
 	Type event.Type `json:"type" example:"text"`
-	// Data has the format of package event.
+	// Data is the event's data, as package event defines them.
 	Data json.RawMessage `json:"data" doc:"Data of the event; its members depend on the type" example:"{\"text\":\"巴黎\"}"`
 }
 
@@ -73,7 +73,7 @@ func newItem(e event.Event) (runEvent, error) {
 	return runEvent{e.Seq, e.AtMS, e.Type, data}, err
 }
 
-// toolExecution is a tool call in a response.
+// toolExecution is what the API returns about a call of a tool.
 type toolExecution struct {
 	ToolID    string           `json:"tool_id" doc:"The agent's own id for the call; may be empty"`
 	Tool      string           `json:"tool" example:"image_generation"`
@@ -104,7 +104,7 @@ type eventsBody struct {
 
 type eventsOutput struct{ Body eventsBody }
 
-// RegisterAPI adds the endpoints: to the API stream those that stream events, to the API whole all others.
+// RegisterAPI registers the endpoints: those that stream events on the API stream, and all others on the API whole.
 func RegisterAPI(whole, stream huma.API, config Config) {
 	h := &handler{config}
 	h.registerTools(whole)
@@ -168,13 +168,13 @@ func (h *handler) ofRun(ctx context.Context, input *runPath) (*eventsOutput, err
 	return output, nil
 }
 
-// unitEvent is the data of an event of a unit's stream.
+// unitEvent is the data of an event in the stream of a unit's events.
 type unitEvent struct {
 	runEvent
 	ItemID int64 `json:"item_id" doc:"Id of the question; in a conversation, of the turn to which the event belongs" example:"12"`
 }
 
-// unitEnd is the data of the event "end".
+// unitEnd is the data of the event that ends the stream.
 type unitEnd struct {
 	RunIDs []int64 `json:"run_ids" doc:"Ids of the runs recorded for the unit, turn by turn; empty if it was stopped"`
 }
@@ -185,11 +185,11 @@ type followInput struct {
 	LastEventID string `header:"Last-Event-ID" doc:"Id of the last event that the client received"`
 }
 
-// endID is the id of the event that ends a stream. A client that reconnects with it has seen everything.
+// endID is the id of the event that ends a stream. A client that reconnects with this id has received everything.
 const endID = "end"
 
-// positionOf parses an event's id, which consists of its claim and its number; a number alone belongs to the first
-// claim.
+// positionOf parses the id of an event: the number of its claim, a dot, and its own number. Without a dot, it belongs
+// to the first claim. For an invalid id it returns the position before all events.
 func positionOf(id string) (at engine.EventPosition) {
 	epoch, seq, hasEpoch := strings.Cut(id, ".")
 	if !hasEpoch {
@@ -205,7 +205,8 @@ func positionOf(id string) (at engine.EventPosition) {
 	return at
 }
 
-// follow sends a unit's events, first the stored ones and then each new one, until the unit is over.
+// follow sends a unit's events as server-sent events, first the stored ones and then each new one, until the unit is
+// over.
 func (h *handler) follow(ctx context.Context, input *followInput) (*huma.StreamResponse, error) {
 	task, err := request.Task(ctx, h.Store, input.TaskID)
 	if err != nil {
@@ -242,7 +243,7 @@ func (h *handler) send(ctx context.Context, events rest.EventWriter, watcher *re
 	tick, heartbeat := time.NewTicker(rest.ReadEvery), time.NewTicker(rest.HeartbeatEvery)
 	defer tick.Stop()
 	defer heartbeat.Stop()
-	var seen engine.EventPosition // the unit's last position at the last read
+	var seen engine.EventPosition // the position of the unit's last event when it was last read
 	for events.Err() == nil {
 		unit, err := watcher.Latest(ctx)
 		switch {
@@ -269,7 +270,7 @@ func (h *handler) send(ctx context.Context, events rest.EventWriter, watcher *re
 	}
 }
 
-// sendNew sends the events after a position, and returns the position after them.
+// sendNew sends the events after a position, and returns the position of the last event that it sent.
 func (h *handler) sendNew(ctx context.Context, events rest.EventWriter, unit engine.Unit,
 	at engine.EventPosition) (engine.EventPosition, error) {
 	for {

@@ -13,20 +13,19 @@ import (
 	"wending/views/text"
 )
 
-// Shared shows replays and files to people with a link.
+// Shared shows replays and files to people who have a share link.
 type Shared struct {
 	calls *handler
 	files *filesHandler
 }
 
-// NewShared returns a Shared.
+// NewShared returns a Shared with the dependencies of the replays and of the files.
 func NewShared(calls Config, files FilesConfig) Shared {
 	return Shared{&handler{calls}, &filesHandler{files}}
 }
 
-// Prepare reads the calls of a unit or, if unitID is nil, of the current runs of a question, and returns a function
-// that writes them as a page. link is the page's address; mayComment adds a
-// link to the comments.
+// Prepare reads the calls of a unit or, if unitID is nil, of the current runs of the question with the given number.
+// write writes them as a page. link is the page's address; mayComment adds a link to the comments.
 func (s Shared) Prepare(ctx context.Context, task db.Task, number int, unitID *int64,
 	link string, mayComment bool) (write func(context.Context, io.Writer) error, err error) {
 	view := replay.View{Task: task, Number: number}
@@ -51,7 +50,7 @@ func (s Shared) Prepare(ctx context.Context, task db.Task, number int, unitID *i
 	return replay.SharedPage(view, link, mayComment).Render, nil
 }
 
-// Send sends a file of a task if it is among those that a link shows.
+// Send sends a file of a task, or its thumbnail, if the file belongs to what a link shows.
 func (s Shared) Send(c echo.Context, taskID, id uuid.UUID, shown engine.Shown, isThumbnail bool) error {
 	ctx := c.Request().Context()
 	one, err := s.files.assets().GetShown(ctx, taskID, id, shown)

@@ -29,16 +29,16 @@ import (
 	"wending/views/text"
 )
 
-// The content types of OTLP over HTTP.
+// The content types of requests of OTLP over HTTP.
 const (
 	typeProtobuf = "application/x-protobuf"
 	typeJSON     = "application/json"
 )
 
-// spansTime is the time within which a request with spans must arrive and be stored.
+// spansTime is the maximum time that a request with spans may take to arrive and be stored.
 const spansTime = time.Minute
 
-// RegisterSpans adds the endpoint that receives agents' spans, by OTLP over HTTP
+// RegisterSpans registers the endpoint that receives agents' spans by OTLP over HTTP
 // (https://opentelemetry.io/docs/specs/otlp), if agents can report them.
 func RegisterSpans(group *echo.Group, config Config) {
 	if config.HasSpans {
@@ -47,8 +47,8 @@ func RegisterSpans(group *echo.Group, config Config) {
 	}
 }
 
-// takeSpans stores the spans of calls that this installation made. Spans of other traces and those beyond a limit are
-// only counted: exporters must not send them again.
+// takeSpans stores the spans that belong to calls made by this project's tasks. Spans of other traces, and those beyond
+// a limit, are only counted in the response, because an error would make exporters send them again.
 func (h *handler) takeSpans(c echo.Context) error {
 	ctx, cancel := context.WithTimeout(c.Request().Context(), spansTime)
 	defer cancel()
@@ -103,9 +103,9 @@ func (h *handler) takeSpans(c echo.Context) error {
 	return c.Blob(http.StatusOK, contentType, encoded)
 }
 
-// spansBody reads the body of a request, which must arrive within spansTime and be of a bounded size.
+// spansBody returns the body of a request, decompressed. It must arrive within spansTime and not exceed maxSpansBody.
 func spansBody(c echo.Context) ([]byte, error) {
-	_ = http.NewResponseController(c.Response()).SetReadDeadline(time.Now().Add(spansTime)) // not every connection has one
+	_ = http.NewResponseController(c.Response()).SetReadDeadline(time.Now().Add(spansTime)) // may be unsupported
 	body := http.MaxBytesReader(c.Response(), c.Request().Body, maxSpansBody)
 	var from io.Reader = body
 	switch encoding := c.Request().Header.Get(echo.HeaderContentEncoding); encoding {
@@ -129,8 +129,8 @@ func spansBody(c echo.Context) ([]byte, error) {
 	return content, nil
 }
 
-// keepSpans stores the spans of calls within the request's scope. It returns how many spans belong to no such call, and
-// how many had no room.
+// keepSpans stores the spans that belong to calls within the request's scope. It returns how many spans belong to no
+// such call, and for how many there was no room.
 func (h *handler) keepSpans(ctx context.Context, batch *spanBatch) (unknown, full int, err error) {
 	scope := request.ScopeOf(ctx)
 	traces := slices.Sorted(maps.Keys(batch.traces))
@@ -169,10 +169,10 @@ func (h *handler) keepSpans(ctx context.Context, batch *spanBatch) (unknown, ful
 	return unknown, full, nil
 }
 
-// awaitSpans is how long after a call's end its page still looks for spans: exporters send them late.
+// awaitSpans is how long after a call's end its page still looks for new spans, because exporters send them late.
 const awaitSpans = time.Minute
 
-// addSteps adds the steps that agents reported to the tracks of a view.
+// addSteps adds the steps that agents reported as spans to the tracks of a view.
 func (h *handler) addSteps(ctx context.Context, view *replay.View) error {
 	var units []int64
 	for _, track := range view.Tracks {
@@ -185,7 +185,7 @@ func (h *handler) addSteps(ctx context.Context, view *replay.View) error {
 	for n := range view.Tracks {
 		track := &view.Tracks[n]
 		track.Steps = event.Tree(found[track.UnitID][track.ItemID])
-		if view.Unit == nil { // twenty runs side by side
+		if view.Unit == nil { // up to twenty runs side by side
 			shorten(track.Steps)
 		}
 		track.AwaitsSteps = h.HasSpans && view.Unit != nil &&
@@ -194,7 +194,7 @@ func (h *handler) addSteps(ctx context.Context, view *replay.View) error {
 	return nil
 }
 
-// shownBeside is how many characters of a step's input and output are shown if runs are side by side.
+// shownBeside is the maximum number of characters of a step's input and output if runs are shown side by side.
 const shownBeside = 400
 
 func shorten(steps []event.Step) {
@@ -207,7 +207,7 @@ func shorten(steps []event.Step) {
 	}
 }
 
-// showSteps continues the steps of a call, as part of its unit's page.
+// showSteps sends the steps of a call, a part of its unit's page; if there are no new ones, the response is 204.
 func (h *handler) showSteps(c echo.Context) error {
 	var asked struct {
 		ItemID int64 `query:"item"`
@@ -225,12 +225,12 @@ func (h *handler) showSteps(c echo.Context) error {
 	}
 	track := view.Tracks[0]
 	if track.AwaitsSteps && len(track.Steps) == asked.Count {
-		return c.NoContent(http.StatusNoContent) // what the reader has opened stays open
+		return c.NoContent(http.StatusNoContent) // leaves open what the reader has opened
 	}
 	return pages.Render(c, http.StatusOK, replay.Steps(view, track))
 }
 
-// stepsView reads the steps of a question's call by the unit that a path names.
+// stepsView returns the view with the steps of one item's call in the unit whose id is in the path.
 func (h *handler) stepsView(c echo.Context, itemID int64) (view replay.View, err error) {
 	task, unit, err := h.unit(c)
 	if err != nil {
@@ -251,7 +251,7 @@ func (h *handler) stepsView(c echo.Context, itemID int64) (view replay.View, err
 	return view, h.addSteps(ctx, &view)
 }
 
-// runSpan is a span in a response.
+// runSpan is what the API returns about a span.
 type runSpan struct {
 	SpanID       string         `json:"span_id" example:"00f067aa0ba902b7"`
 	ParentSpanID *string        `json:"parent_span_id" doc:"null if the agent named none; the span with this id may be missing" example:"53995c3f42cd8ad8"`
@@ -296,7 +296,7 @@ func millis(ns *int64) *float64 {
 	return &ms
 }
 
-// spansOf returns the spans of a run in the order of their tree.
+// spansOf returns the spans of a run: each before its children, as in their tree.
 func (h *handler) spansOf(ctx context.Context, taskID uuid.UUID, run engine.Outcome) ([]runSpan, error) {
 	found, err := h.journal().Spans(ctx, taskID, []int64{run.UnitID})
 	told := []runSpan{}

@@ -14,7 +14,7 @@ import (
 	"wending/handlers/request"
 )
 
-// Error codes of every endpoint, and additional ones of endpoints with a body or a file.
+// The error codes that every endpoint may return, and the additional ones of endpoints with a body or a file.
 var (
 	anyFaults = []string{
 		request.CodeUnauthenticated, request.CodeForbidden, request.CodeNotFound, request.CodeMethodNotAllowed,
@@ -25,7 +25,8 @@ var (
 	fileFaults = []string{request.CodeDatasetTooLarge, request.CodeQuotaExceeded}
 )
 
-// describeFaults adds the responses of an operation's errors: one per status, with its codes.
+// describeFaults adds the responses with an operation's errors to its description, one for each status with all its
+// codes.
 func describeFaults(operation *huma.Operation, schemas huma.Registry, e Endpoint, takesBody bool) {
 	byStatus := map[int][]string{}
 	codes := append(slices.Clone(e.Faults), anyFaults...)
@@ -44,7 +45,8 @@ func describeFaults(operation *huma.Operation, schemas huma.Registry, e Endpoint
 	}
 }
 
-// unexpectedFirst sorts huma's errors, so that unknown names come before missing ones.
+// unexpectedFirst returns huma's errors from the first one about an unknown name on, or all if there is none: a
+// misspelt name is reported rather than the one that is missing because of it.
 func unexpectedFirst(errs []error) []error {
 	isUnexpected := func(err error) bool {
 		detail := (*huma.ErrorDetail)(nil)
@@ -56,13 +58,13 @@ func unexpectedFirst(errs []error) []error {
 	return errs
 }
 
-// parameterFault turns huma's error about a parameter into a fault of ours, with the parameter's own limits.
+// parameterFault converts huma's error about a parameter into a fault that states the parameter's valid values.
 func parameterFault(operation *huma.Operation, detail *huma.ErrorDetail) error {
 	_, name, _ := strings.Cut(detail.Location, ".")
 	if detail.Message == validation.MsgUnexpectedProperty {
 		return request.UnknownFieldFault(name, vocabularyOf(operation).known(detail.Location)).WithCause(detail)
 	}
-	// huma names a missing parameter only in the message, not in the location
+	// huma names a missing parameter only in the message
 	if rest, isMissing := strings.CutPrefix(detail.Message, "expected required property "); isMissing {
 		name, _, _ = strings.Cut(rest, " ")
 	}
@@ -106,7 +108,8 @@ func limitOf(operation *huma.Operation, name string) request.Limit {
 	return request.NonEmpty()
 }
 
-// Download describes a response that is a file, with an example of each content type; "" for binary types.
+// Download describes a response that is a file. examples maps its content types to examples; an empty example means
+// that the content is binary.
 func Download(description string, examples map[string]string) *huma.Response {
 	response := &huma.Response{Description: description, Content: map[string]*huma.MediaType{}}
 	for contentType, example := range examples {
@@ -119,20 +122,20 @@ func Download(description string, examples map[string]string) *huma.Response {
 	return response
 }
 
-// mediaType returns a content type without its parameters, because clients look up the type alone.
+// mediaType returns a content type without its parameters, because clients look responses up by the type alone.
 func mediaType(contentType string) string {
 	kind, _, _ := strings.Cut(contentType, ";")
 	return kind
 }
 
-// Content describes a response of a JSON type that is written as a stream.
+// Content describes a response with a JSON value of type T that is written as a stream.
 func Content[T any](schemas huma.Registry, description, contentType string) *huma.Response {
 	return &huma.Response{Description: description, Content: map[string]*huma.MediaType{
 		contentType: {Schema: schemas.Schema(reflect.TypeFor[T](), true, reflect.TypeFor[T]().Name())},
 	}}
 }
 
-// Events describes a response of server-sent events whose data have one of the given types.
+// Events describes a response with server-sent events, whose data have one of the types of the given values.
 func Events(schemas huma.Registry, description string, data ...any) *huma.Response {
 	schema := &huma.Schema{}
 	for _, one := range data {
@@ -143,7 +146,7 @@ func Events(schemas huma.Registry, description string, data ...any) *huma.Respon
 		Content: map[string]*huma.MediaType{"text/event-stream": {Schema: schema}}}
 }
 
-// Refusal describes the errors of one status.
+// Refusal describes the error responses with one status and the given codes.
 func Refusal(schemas huma.Registry, status int, codes ...string) *huma.Response {
 	return &huma.Response{
 		Description: http.StatusText(status) + ": " + strings.Join(codes, ", "),
@@ -154,7 +157,7 @@ func Refusal(schemas huma.Registry, status int, codes ...string) *huma.Response 
 	}
 }
 
-// Multipart describes a request body of form fields: the fields of T, and a file.
+// Multipart describes a request body with form fields: those of T, one of which may be a file.
 func Multipart[T any](schemas huma.Registry, isRequired bool) *huma.RequestBody {
 	schema := schemas.Schema(reflect.TypeFor[T](), true, reflect.TypeFor[T]().Name())
 	return &huma.RequestBody{Required: isRequired,

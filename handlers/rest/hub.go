@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// ReadEvery is the time between two reads of a watched topic that does not announce changes.
+// ReadEvery is the interval at which watched topics are read even if no change is announced.
 const ReadEvery = 500 * time.Millisecond
 
-// Hub holds the watched topics, reading each only once for all its watchers. K identifies a topic, and V is its state.
+// Hub reads the states of watched topics, each only once for all its watchers. K identifies a topic, and V is its
+// state.
 type Hub[K comparable, V any] struct {
 	read   func(context.Context, K) (V, error)
 	mu     sync.Mutex
@@ -24,7 +25,7 @@ type topic[V any] struct {
 	latest   atomic.Pointer[snapshot[V]]
 }
 
-// snapshot is a state and the time at which reading it began.
+// snapshot is a state, and the time at which reading it began.
 type snapshot[V any] struct {
 	state V
 	at    time.Time
@@ -35,10 +36,10 @@ func NewHub[K comparable, V any](read func(context.Context, K) (V, error)) *Hub[
 	return &Hub[K, V]{read: read, topics: map[K]*topic[V]{}}
 }
 
-// Announce notifies the watchers of a topic that its state has changed.
+// Announce tells the watchers of a topic that its state has changed.
 func (h *Hub[K, V]) Announce(key K) { h.announce(func(k K) bool { return k == key }) }
 
-// AnnounceAll notifies all watchers that their topic's state may have changed.
+// AnnounceAll tells all watchers that the state of their topic may have changed.
 func (h *Hub[K, V]) AnnounceAll() { h.announce(func(K) bool { return true }) }
 
 func (h *Hub[K, V]) announce(concerns func(K) bool) {
@@ -52,7 +53,7 @@ func (h *Hub[K, V]) announce(concerns func(K) bool) {
 	}
 }
 
-// Watch starts watching a topic. The watcher must be closed.
+// Watch starts watching a topic. The caller must close the watcher.
 func (h *Hub[K, V]) Watch(key K) *Watcher[K, V] {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -73,10 +74,10 @@ type Watcher[K comparable, V any] struct {
 	changed chan struct{}
 }
 
-// Changed returns a channel that is closed when the state changes after the last call of Fresh.
+// Changed returns a channel that is closed when a change is announced after the last call of Fresh.
 func (w *Watcher[K, V]) Changed() <-chan struct{} { return w.changed }
 
-// Fresh reads the current state.
+// Fresh reads the topic's state from the source, and returns it.
 func (w *Watcher[K, V]) Fresh(ctx context.Context) (V, error) {
 	w.hub.mu.Lock()
 	w.changed = w.topic.changed
@@ -86,7 +87,8 @@ func (w *Watcher[K, V]) Fresh(ctx context.Context) (V, error) {
 	return w.read(ctx)
 }
 
-// Latest returns a state that is at most ReadEvery/2 old or, while another watcher is reading, the last one.
+// Latest returns a state that is at most ReadEvery/2 old, reading it if necessary. While another watcher is reading, it
+// returns the last state that was read.
 func (w *Watcher[K, V]) Latest(ctx context.Context) (V, error) {
 	latest := w.topic.latest.Load()
 	if latest == nil {

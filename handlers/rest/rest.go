@@ -1,5 +1,5 @@
-// Package rest holds what the API's endpoints have in common: registration and description, errors, pages, times,
-// forms, and streams of changes, which are read once for all watchers.
+// Package rest holds what the API's endpoints have in common: their registration and description, errors, pages of
+// lists, times, forms, and streams of changes, for which each state is read once for all watchers.
 package rest
 
 import (
@@ -21,25 +21,26 @@ import (
 	"wending/jobs/export"
 )
 
-// Conflict is an error whose response contains the current state.
+// Conflict is an error because of somebody else's change; its response contains the current state.
 type Conflict struct {
 	error
 	Current any
 }
 
-// NewConflict adds the current state to an error.
+// NewConflict returns err with the current state, which the response will contain.
 func NewConflict(err error, current any) *Conflict { return &Conflict{err, current} }
 
-// Unwrap returns the error.
+// Unwrap returns the error without the state.
 func (c *Conflict) Unwrap() error { return c.error }
 
-// failure is the body of every error. Details are the invalid rows of a dataset, or the invalid fields and parameters.
+// failure is the body of every error response. Details are about the invalid rows of a dataset, or the invalid fields
+// and parameters.
 type failure struct {
 	status  int
 	Code    string              `json:"code" doc:"Stable code of the error" example:"TASK_NOT_FOUND"`
 	Message string              `json:"message" doc:"Explanation in the request's language" example:"任务不存在"`
 	Details []request.RowDetail `json:"details,omitempty" doc:"Invalid rows of the dataset, at most 20, or invalid fields and query parameters, for which row is 0 and column is the name"`
-	// Confirmation belongs to SENSITIVE_UNCONFIRMED.
+	// Confirmation is only set for SENSITIVE_UNCONFIRMED.
 	Confirmation string `json:"confirmation,omitempty" doc:"For SENSITIVE_UNCONFIRMED: the value of confirm_sensitive with which the request is accepted, as long as the content is the same" example:"5f0c2d9a1b7e4c36"`
 	Current      any    `json:"current,omitempty" doc:"For REVIEW_CONFLICT: the current review; absent if it was withdrawn or there is none"`
 }
@@ -58,13 +59,13 @@ func (f *failure) GetHeaders() http.Header {
 	return http.Header{"Retry-After": {request.RetryAfter}}
 }
 
-// Failure returns the status and body of an error under /api.
+// Failure returns the status and the body of the response to an error under /api.
 func Failure(ctx context.Context, err error) (status int, body any) {
 	f := newFailure(ctx, err)
 	return f.status, f
 }
 
-// NewFailure returns the response of an endpoint to an error.
+// NewFailure returns the error with which an endpoint makes huma respond to err.
 func NewFailure(ctx context.Context, err error) huma.StatusError { return newFailure(ctx, err) }
 
 func newFailure(ctx context.Context, err error) *failure {
@@ -83,7 +84,7 @@ func newFailure(ctx context.Context, err error) *failure {
 	return body
 }
 
-// InstallErrors makes huma's own errors, such as those about a parameter outside its limits, look like all others.
+// InstallErrors makes the responses to huma's own errors, such as a parameter outside its limits, look like all others.
 var InstallErrors = sync.OnceFunc(func() {
 	huma.NewErrorWithContext = func(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
 		for _, err := range unexpectedFirst(errs) {
@@ -101,24 +102,25 @@ var InstallErrors = sync.OnceFunc(func() {
 	}
 })
 
-// Endpoint describes one endpoint.
+// Endpoint describes an endpoint, for its registration and for the OpenAPI document.
 type Endpoint struct {
 	Method, Path, ID, Summary, Description, Tag string
-	// Status is the status of a success; 0 means 200.
+	// Status is the status of a successful response; 0 means 200.
 	Status int
 	// Faults are the endpoint's error codes, in addition to the common ones and those that its body implies.
 	Faults []string
-	// MaxBytes is the maximum size of a JSON body; 0 means one megabyte.
+	// MaxBytes is the maximum size of a JSON body in bytes; 0 means one megabyte.
 	MaxBytes int64
-	// HasColumns adds the parameters that filter by a column of the dataset.
+	// HasColumns adds the parameters that filter questions by the columns of their dataset.
 	HasColumns bool
-	// Body is the request's body; nil means none.
+	// Body describes the request's body; nil means that there is none, or that it is the field Body of the input.
 	Body *huma.RequestBody
-	// Responses are additional responses, or replacements for the usual ones, by status.
+	// Responses are further responses, or replacements for the usual ones, keyed by status.
 	Responses map[string]*huma.Response
 }
 
-// Register adds an endpoint. Errors of handle become faults.
+// Register adds an endpoint to the API and its description. If handle returns an error, the response is that of its
+// fault.
 func Register[I, O any](api huma.API, failed Failed, e Endpoint, handle func(context.Context, *I) (*O, error)) {
 	operation := huma.Operation{
 		OperationID: e.ID, Method: e.Method, Path: e.Path, Summary: e.Summary, Description: e.Description,
@@ -147,7 +149,7 @@ func Register[I, O any](api huma.API, failed Failed, e Endpoint, handle func(con
 		}
 		return output, nil
 	})
-	// Bodies are described only after registration: huma would otherwise read the bodies itself, but they must be read as
+	// Bodies are described only after registration. Otherwise huma would read them itself, but they must be read as
 	// streams.
 	if e.Body != nil {
 		item := api.OpenAPI().Paths[operation.Path]
@@ -165,7 +167,7 @@ func Register[I, O any](api huma.API, failed Failed, e Endpoint, handle func(con
 // Failed logs and reports an internal error.
 type Failed func(ctx context.Context, err error)
 
-// Refuse turns an error into its response, and logs it if it is the server's own.
+// Refuse returns the response to an error, and logs the error if it is internal.
 func (failed Failed) Refuse(ctx context.Context, err error) error {
 	if request.IsInternal(err) {
 		failed(ctx, err)
@@ -173,23 +175,23 @@ func (failed Failed) Refuse(ctx context.Context, err error) error {
 	return NewFailure(ctx, err)
 }
 
-// PageQuery is the part of a query that selects a page of a list.
+// PageQuery holds the query parameters that select a page of a list.
 type PageQuery struct {
 	Page     int `query:"page" doc:"Page number, from 1" minimum:"1" maximum:"1000000" default:"1" example:"1"`
 	PageSize int `query:"page_size" doc:"Items per page" minimum:"1" maximum:"100" default:"20" example:"20"`
 }
 
-// Window converts the page for the store.
+// Window returns the page in the form that the database packages use.
 func (q PageQuery) Window() db.Page { return db.Page{Number: q.Page, Size: q.PageSize} }
 
-// Pagination describes the page of a list in a response.
+// Pagination says which page of a list a response contains.
 type Pagination struct {
 	Page     int `json:"page" example:"1"`
 	PageSize int `json:"page_size" example:"20"`
 	Total    int `json:"total" doc:"Number of items on all pages" example:"57"`
 }
 
-// NewPagination describes a page of a list of total items.
+// NewPagination returns the Pagination of a page of a list with total items.
 func NewPagination(page db.Page, total int) Pagination {
 	return Pagination{Page: page.Number, PageSize: page.Size, Total: total}
 }
@@ -206,7 +208,7 @@ func (Moment) Schema(huma.Registry) *huma.Schema {
 		Examples: []any{"2026-11-21T22:55:08+08:00"}}
 }
 
-// MomentOf returns a time that may not have come yet; nil becomes null.
+// MomentOf returns a time for a response; nil, which becomes null, for a time that is not known yet.
 func MomentOf(t *time.Time) *Moment {
 	if t == nil {
 		return nil
@@ -215,10 +217,10 @@ func MomentOf(t *time.Time) *Moment {
 	return &m
 }
 
-// FormInput is a submitted form.
+// FormInput is the input of an endpoint with a form.
 type FormInput struct{ Form *form.Upload }
 
-// Resolve implements huma.Resolver: it reads the form as a stream.
+// Resolve implements huma.Resolver: it parses the form while it arrives.
 func (i *FormInput) Resolve(ctx huma.Context) []error {
 	var err error
 	if i.Form, err = ReadForm(ctx); err != nil {
@@ -227,10 +229,10 @@ func (i *FormInput) Resolve(ctx huma.Context) []error {
 	return nil
 }
 
-// AnswersInput is a submitted form with a file of answers.
+// AnswersInput is the input of an endpoint with a form that contains a file of answers.
 type AnswersInput struct{ Form *form.Upload }
 
-// Resolve implements huma.Resolver: it reads the form as a stream.
+// Resolve implements huma.Resolver: it parses the form while it arrives.
 func (i *AnswersInput) Resolve(ctx huma.Context) []error {
 	var err error
 	if i.Form, err = readForm(ctx, form.ReadAnswers, request.From(ctx.Context()).Gates.Imports); err != nil {
@@ -239,7 +241,8 @@ func (i *AnswersInput) Resolve(ctx huma.Context) []error {
 	return nil
 }
 
-// Admit takes a slot at the gate for files, or returns why there is none.
+// Admit takes a slot at the gate for files, or returns the reason why there is none. A form must be admitted before a
+// file on the server to which it refers is read.
 func Admit(ctx context.Context, submitted *form.Upload) error {
 	if err := submitted.Admit(ctx, request.From(ctx).Gates.Files); err != nil {
 		return err
@@ -247,7 +250,7 @@ func Admit(ctx context.Context, submitted *form.Upload) error {
 	return submitted.Refused
 }
 
-// JSONBody describes a request body of JSON.
+// JSONBody describes a request body with the members of T in JSON.
 func JSONBody[T any](schemas huma.Registry) *huma.RequestBody {
 	body := Multipart[T](schemas, true)
 	body.Content = map[string]*huma.MediaType{"application/json": body.Content["multipart/form-data"]}
@@ -261,10 +264,10 @@ func OptionalBody[T any](schemas huma.Registry) *huma.RequestBody {
 	return body
 }
 
-// Stream runs write once it has a slot for exports. It releases the slot when write returns, even if the client is
-// slow, so anything that needs a database connection or much memory belongs in write. A failure before the response
-// begins is answered like any other; a failure midway breaks the connection, so that no client mistakes a partial
-// response for a complete one.
+// Stream calls write once it has a slot at the gate for exports. It gives back the slot when write returns, even if the
+// client is still reading, so anything that needs a database connection or much memory belongs in write. An error
+// before the response begins is answered like any other. An error midway breaks the connection, so that no client
+// mistakes a partial response for a complete one.
 func Stream(failed Failed, write func(ctx huma.Context) error) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(ctx huma.Context) {
 		c, gates := humaecho.Unwrap(ctx), request.From(ctx.Context()).Gates

@@ -8,21 +8,21 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// Enum lists the valid values of Type or, if Type is nil, of the fields whose tag `values` is Name.
+// Enum lists the valid values of the type Type or, if Type is nil, of the fields whose tag `values` is Name.
 type Enum struct {
 	Type   reflect.Type
 	Name   string
 	Values []any
 }
 
-// EnumOf returns the enum of a type with the list of its constants.
+// EnumOf returns the Enum of a type, from the list of its constants.
 func EnumOf[T ~string](values []T) Enum {
 	enum := EnumNamed("", values)
 	enum.Type = reflect.TypeFor[T]()
 	return enum
 }
 
-// EnumNamed returns an enum to which fields refer by name, in the tag `values`.
+// EnumNamed returns an Enum to which fields refer by its name, in the tag `values`.
 func EnumNamed[T ~string](name string, values []T) Enum {
 	enum := Enum{Name: name}
 	for _, value := range values {
@@ -31,11 +31,11 @@ func EnumNamed[T ~string](name string, values []T) Enum {
 	return enum
 }
 
-// CompleteSchemas adds what huma leaves out of the schemas of types, so that they describe the output of
-// encoding/json: the fields of unexported embedded types, null for pointers and maps without omitempty, and the
-// values of enumerated types.
+// CompleteSchemas adds what huma leaves out of the schemas of types, so that they describe what encoding/json writes:
+// the fields of unexported embedded types, null for pointers and maps without omitempty, and the values of types with a
+// fixed set of values.
 func CompleteSchemas(schemas huma.Registry, enums ...Enum) {
-	// An added field may have a type that has no schema yet.
+	// A field that is added may have a type without a schema, so new schemas are completed until there are no more.
 	for done := map[string]bool{}; len(done) < len(schemas.Map()); {
 		for name, schema := range schemas.Map() {
 			if done[name] {
@@ -74,8 +74,8 @@ func completeStruct(schemas huma.Registry, schema *huma.Schema, t reflect.Type, 
 	schema.PrecomputeMessages()
 }
 
-// addValues lists the values of a property, or of its items, if its type or its tag `values` has an Enum. Values that
-// the property already lists stay.
+// addValues adds the valid values to the schema of a property, or of its items, if there is an Enum for its type or for
+// its tag `values`. It does not replace values that the schema already lists.
 func addValues(property *huma.Schema, field reflect.StructField, enums []Enum) {
 	t := field.Type
 	for property != nil && (t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice) {
@@ -98,7 +98,7 @@ func addValues(property *huma.Schema, field reflect.StructField, enums []Enum) {
 	property.Enum = slices.Clone(enums[at].Values)
 }
 
-// orNull returns a schema that also accepts null.
+// orNull returns a schema that accepts null in addition to what the given one accepts.
 func orNull(schema *huma.Schema) *huma.Schema {
 	switch {
 	case schema.Ref != "":

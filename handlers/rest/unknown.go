@@ -18,11 +18,11 @@ import (
 	"wending/views/text"
 )
 
-// everywhere are the query parameters that every operation accepts: the project and the language of messages.
+// everywhere are the query parameters that every operation accepts: the project, and the language of messages.
 var everywhere = []string{"project", request.LanguageParameter}
 
-// refuseUnknown refuses query parameters that an operation does not know, and fields sent to an operation without a
-// body: a misspelt name would be ignored, and the request would do something other than intended.
+// refuseUnknown refuses query parameters that an operation does not know, and fields that are sent to an operation
+// without a body. A misspelt name would otherwise be ignored, and the request would do something else than intended.
 func refuseUnknown(api huma.API, takesBody bool) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
 		err := unknownParameter(ctx)
@@ -37,11 +37,11 @@ func refuseUnknown(api huma.API, takesBody bool) func(huma.Context, func(huma.Co
 	}
 }
 
-// ColumnsParameter is the name under which the parameters that filter a list by a column of the dataset are described:
-// as one object, whose members are the parameters.
+// ColumnsParameter is the name of the described parameter that stands for all parameters that filter by a column of the
+// dataset: it is an object, whose members are these parameters.
 const ColumnsParameter = "columns"
 
-// Columns describes the parameters that filter a list by a column of the dataset.
+// Columns describes the parameters that filter questions by the columns of their dataset.
 func Columns() *huma.Param {
 	explode := true
 	return &huma.Param{
@@ -80,7 +80,7 @@ func unknownParameter(ctx huma.Context) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		if strings.HasPrefix(name, request.ColumnPrefix) && slices.Contains(known, ColumnsParameter) {
-			continue // the task knows which columns exist
+			continue // only the task knows which columns exist
 		}
 		if !slices.Contains(known, name) && !slices.Contains(everywhere, name) {
 			return request.UnknownParameterFault(name, append(known, everywhere...))
@@ -89,7 +89,7 @@ func unknownParameter(ctx huma.Context) error {
 	return nil
 }
 
-// strayField returns the first field of a request to an operation that takes no body.
+// strayField returns a fault for the first field that was sent to an operation without a body; nil if there is none.
 func strayField(ctx huma.Context) error {
 	c := humaecho.Unwrap(ctx)
 	kind, _, _ := mime.ParseMediaType(ctx.Header("Content-Type"))
@@ -111,11 +111,10 @@ func strayField(ctx huma.Context) error {
 	return request.UnknownFieldFault(part.FormName(), nil)
 }
 
-// schemasKey is the key in an operation's metadata under which the schemas that the operation's schema refers to are
-// stored.
+// schemasKey is the key in an operation's metadata for the schemas to which the operation's own schema refers.
 const schemasKey = "schemas"
 
-// vocabulary is the set of names in an operation's body.
+// vocabulary knows the names of the fields and members that an operation's body may have.
 type vocabulary struct {
 	schemas huma.Registry
 	body    *huma.Schema
@@ -132,7 +131,7 @@ func vocabularyOf(operation *huma.Operation) vocabulary {
 	return known
 }
 
-// resolve follows references; a nullable schema resolves to the alternative that is not null.
+// resolve returns the schema to which a reference refers; for a schema that also accepts null, the other alternative.
 func (v vocabulary) resolve(schema *huma.Schema) *huma.Schema {
 	for schema != nil && (schema.Ref != "" || len(schema.AnyOf) > 0) {
 		if schema.Ref == "" {
@@ -144,8 +143,8 @@ func (v vocabulary) resolve(schema *huma.Schema) *huma.Schema {
 	return schema
 }
 
-// unknownField returns the first field of a form that its operation does not know. For an operation that takes a
-// file, any of the file fields is known.
+// unknownField returns a fault for the first field of a form that its operation does not know; nil if there is none. In
+// a form for an operation that takes a file, the file may be in any of form.FileFields.
 func unknownField(operation *huma.Operation, submitted *form.Upload) error {
 	known := vocabularyOf(operation)
 	if known.body == nil {
@@ -175,7 +174,8 @@ func unknownField(operation *huma.Operation, submitted *form.Upload) error {
 	return nil
 }
 
-// unknownMember returns the path of the first member of a value that its schema does not have.
+// unknownMember returns a fault for the first member of a value that its schema does not have; path is the path of the
+// value.
 func (v vocabulary) unknownMember(schema *huma.Schema, value any, path string) error {
 	schema = v.resolve(schema)
 	if schema == nil {
@@ -205,7 +205,8 @@ func (v vocabulary) unknownMember(schema *huma.Schema, value any, path string) e
 	return nil
 }
 
-// known returns the valid siblings of a body field, whose path is in huma's notation: body.a.b[0].c.
+// known returns the paths of the valid fields next to the field with the given path, which is in huma's notation:
+// body.a.b[0].c.
 func (v vocabulary) known(path string) (beside []string) {
 	schema, parent := v.body, ""
 	names := strings.Split(strings.TrimPrefix(path, "body."), ".")
@@ -224,7 +225,7 @@ func (v vocabulary) known(path string) (beside []string) {
 
 func fieldsOf(schema *huma.Schema) []string { return slices.Sorted(maps.Keys(schema.Properties)) }
 
-// under returns the names below a path.
+// under returns the paths of names below a path.
 func under(path string, names []string) []string {
 	if path == "" {
 		return names
@@ -236,7 +237,7 @@ func under(path string, names []string) []string {
 	return paths
 }
 
-// ReadForm reads the form of a request as a stream, and refuses fields that the operation does not know.
+// ReadForm parses the form of a request while it arrives, and refuses fields that the operation does not know.
 func ReadForm(ctx huma.Context) (*form.Upload, error) {
 	return readForm(ctx, form.Read, request.From(ctx.Context()).Gates.Files)
 }

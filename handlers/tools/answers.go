@@ -12,13 +12,13 @@ import (
 	"wending/views/paths"
 )
 
-// How many characters of a text are shown.
+// The maximum numbers of characters of texts in a result.
 const (
 	ofQuestion, ofFact, ofReason = 500, 200, 300 // of a question, of a fact, and of a reason or an error message
 	usualText, leastText         = 2000, 100     // of an answer: by default, and at least
 )
 
-// How many facts of a question, and pairs of a comparison, are shown.
+// The maximum number of facts of a question, and of pairs of a comparison, in a result.
 const mostFacts, mostPairs = 5, 20
 
 type worstInput struct {
@@ -43,7 +43,7 @@ type compareInput struct {
 	B string `json:"b" jsonschema:"the second task, or another variant of the first"`
 }
 
-// fact is a fact on which answers differ, as the API describes it.
+// fact is a fact on which answers differ, as it is in the API's responses.
 type fact struct {
 	Label  string `json:"label"`
 	Values []struct {
@@ -54,7 +54,7 @@ type fact struct {
 	Missing []int `json:"missing"`
 }
 
-// String describes the fact in one line.
+// String returns the fact in one line, with the runs that state each value.
 func (f fact) String() string {
 	var said []string
 	for _, value := range f.Values {
@@ -70,7 +70,7 @@ func (f fact) String() string {
 	return f.Label + ": " + strings.Join(said, " | ")
 }
 
-// likeness describes how alike the answers to a question are.
+// likeness says how alike the answers to a question are.
 type likeness struct {
 	Number     int      `json:"number,omitempty"`
 	Level      *string  `json:"level"`
@@ -82,13 +82,13 @@ type likeness struct {
 	PassShare   *float64 `json:"pass_share,omitempty"`
 }
 
-// likenessWithFacts is a likeness as the API describes it.
+// likenessWithFacts is a likeness as it is in the API's responses.
 type likenessWithFacts struct {
 	likeness
 	Facts []fact `json:"facts"`
 }
 
-// saidLikeness is a likeness as the tools describe it.
+// saidLikeness is a likeness as it is in the tools' results, with its facts marked as untrusted.
 type saidLikeness struct {
 	likeness
 	Facts []*Untrusted `json:"facts,omitempty"`
@@ -106,7 +106,7 @@ func sayFacts(t *texts, facts []fact) (said []*Untrusted) {
 	return said
 }
 
-// answered is a question with its answers, as the API describes it.
+// answered is a question with its answers, as it is in the API's responses.
 type answered struct {
 	QuestionID     string `json:"question_id"`
 	Question       string `json:"question"`
@@ -154,7 +154,7 @@ type saidRun struct {
 	Evaluations  []saidEvaluation `json:"evaluations,omitempty"`
 }
 
-// saidQuestion is a question as the tools describe it.
+// saidQuestion is a question as it is in the tools' results.
 type saidQuestion struct {
 	QuestionID     string     `json:"question_id"`
 	Question       *Untrusted `json:"question"`
@@ -162,11 +162,11 @@ type saidQuestion struct {
 	saidLikeness
 	Variants []saidLikeness `json:"variants,omitempty"`
 	Runs     []saidRun      `json:"runs,omitempty"`
-	// LeftOut describes how many runs are missing; it is empty if none are.
+	// LeftOut says how many of the runs are left out; empty if none are.
 	LeftOut string `json:"left_out,omitempty"`
 }
 
-// say describes a question without its answers.
+// say returns the question for a result, without its answers.
 func (a answered) say(t *texts) saidQuestion {
 	said := saidQuestion{QuestionID: a.QuestionID, Question: t.wrap(&a.Question, ofQuestion)}
 	said.saidLikeness = a.likenessWithFacts.say(t)
@@ -178,7 +178,7 @@ func (a answered) say(t *texts) saidQuestion {
 	return said
 }
 
-// sayAnswers adds the standard answer and the answers, each cut to the given number of characters.
+// sayAnswers adds the standard answer and the answers to the question in a result, each cut to most characters.
 func (a answered) sayAnswers(t *texts, said *saidQuestion, most int) {
 	if a.StandardAnswer != "" {
 		said.StandardAnswer = t.wrap(&a.StandardAnswer, most)
@@ -202,7 +202,7 @@ func (a answered) sayAnswers(t *texts, said *saidQuestion, most int) {
 	}
 }
 
-// answersOutput is a page of questions.
+// answersOutput is the result of a tool that returns a page of questions.
 type answersOutput struct {
 	Notice     string          `json:"notice"`
 	IsFinal    bool            `json:"is_final"`
@@ -210,7 +210,7 @@ type answersOutput struct {
 	Pagination json.RawMessage `json:"pagination"`
 }
 
-// results requests a page of a task's results, and describes each question by calling the function say.
+// results requests a page of a task's results, and returns each question as say converts it.
 func (c client) results(ctx context.Context, task ofTask, query url.Values,
 	say func(*texts, answered) saidQuestion) (any, error) {
 	var page struct {
@@ -258,7 +258,7 @@ func (c client) readAnswers(ctx context.Context, input answersInput) (any, error
 	})
 }
 
-// comparedPair is a question that both tasks have, as the API describes it.
+// comparedPair is a question that both tasks have, as it is in the API's responses.
 type comparedPair struct {
 	pairHead
 	Facts []fact `json:"facts"`
@@ -280,7 +280,8 @@ type saidPair struct {
 	Facts []*Untrusted `json:"facts,omitempty"`
 }
 
-// compare compares two tasks. It returns counts instead of the lists of questions that only one of them has.
+// compare compares two tasks. Its result contains the numbers of the questions that only one of them has, instead of
+// lists.
 func (c client) compare(ctx context.Context, input compareInput) (any, error) {
 	var found struct {
 		Items []comparedPair `json:"items"`

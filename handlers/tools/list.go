@@ -13,12 +13,12 @@ import (
 	"wending/views/paths"
 )
 
-// inProject is the argument that all tools have.
+// inProject holds the argument that all tools have.
 type inProject struct {
 	Project string `json:"project,omitempty" jsonschema:"id or name of the project; absent means the token's own"`
 }
 
-// ofTask is the argument of tools about one task.
+// ofTask holds the arguments of tools about one task.
 type ofTask struct {
 	inProject
 	TaskID string `json:"task_id" jsonschema:"id of the task"`
@@ -38,7 +38,7 @@ type startInput struct {
 	Task   map[string]any `json:"task,omitempty" jsonschema:"a task to create and start: the JSON body of POST /api/v1/evaluation-tasks, such as {task_name, agents: [id], prompts: [id], evaluators: [id], dataset: id, runs_per_item}"`
 }
 
-// add adds the tools to a server.
+// add adds all tools to a server.
 func (c client) add(server *mcp.Server) {
 	add(server, "list_tasks", "List evaluation tasks, newest first.", true, c.listTasks)
 	add(server, "get_task", "Get a task's settings, variants, progress and statistics.", true, c.getTask)
@@ -55,7 +55,7 @@ func (c client) add(server *mcp.Server) {
 		"cost money. It needs the role of an editor.", false, c.startTask)
 }
 
-// add adds one tool. Errors of the API become errors of the tool, with the API's code and message.
+// add adds one tool to a server. Errors of the API become errors of the tool, with the API's code and message.
 func add[In any](server *mcp.Server, name, description string, isReading bool,
 	handle func(context.Context, In) (any, error)) {
 	isOpen, isDestructive := true, false
@@ -73,7 +73,7 @@ func add[In any](server *mcp.Server, name, description string, isReading bool,
 	})
 }
 
-// paged adds page and size to a query. size 0 means usual; most is the maximum.
+// paged adds the parameters for a page to a query, and returns the query. A size of 0 means usual; most is the maximum.
 func paged(query url.Values, page, size, usual, most int) url.Values {
 	if page != 0 {
 		query.Set("page", strconv.Itoa(page))

@@ -33,10 +33,10 @@ type Config struct {
 
 type handler struct{ Config }
 
-// maxArchive is the maximum size of an archive in bytes.
+// maxArchive is the maximum size, in bytes, of an archive.
 const maxArchive = 1 << 30
 
-// RegisterPages adds the route of the import form on the list of tasks.
+// RegisterPages registers the action of the import form on the list of tasks.
 func RegisterPages(group *echo.Group, config Config) {
 	h := &handler{config}
 	group.POST(paths.Import, func(c echo.Context) error {
@@ -52,7 +52,7 @@ type taskPath struct {
 	TaskID string `path:"task_id" doc:"Id of the task" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
 }
 
-// importInput is an import request, whose body is streamed.
+// importInput is a request to import an archive, whose body is read as a stream.
 type importInput struct {
 	response http.ResponseWriter
 	request  *http.Request
@@ -65,7 +65,7 @@ func (i *importInput) Resolve(ctx huma.Context) []error {
 	return nil
 }
 
-// imported is the task created from an archive.
+// imported is what the API returns about a task that was created from an archive.
 type imported struct {
 	TaskID uuid.UUID     `json:"task_id" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
 	Status db.TaskStatus `json:"status" enum:"SUCCEEDED,STOPPED,FAILED" example:"SUCCEEDED"`
@@ -73,7 +73,7 @@ type imported struct {
 
 type importedOutput struct{ Body imported }
 
-// RegisterAPI adds the endpoints.
+// RegisterAPI registers the endpoints.
 func RegisterAPI(api huma.API, config Config) {
 	h, binary := &handler{config}, huma.Schema{Type: "string", Format: "binary"}
 	rest.Register(api, h.Failed, rest.Endpoint{
@@ -139,8 +139,8 @@ func (h *handler) post(ctx context.Context, input *importInput) (*importedOutput
 	return &importedOutput{imported{task.ID, task.Status}}, err
 }
 
-// take imports the archive in a request: its body, or the form field archive. The archive waits in a temporary
-// file, because a ZIP file is read from its end.
+// take imports the archive in a request (its body, or the form field archive) and returns the new task's id. The
+// archive is first stored in a temporary file, because a ZIP file is read from its end.
 func (h *handler) take(ctx context.Context, w http.ResponseWriter, r *http.Request) (uuid.UUID, error) {
 	info := request.From(ctx)
 	leave, err := info.Gates.Imports.Enter(ctx)
@@ -175,7 +175,7 @@ func (h *handler) take(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	return id, err
 }
 
-// read imports an archive, unless the project's quotas are exhausted.
+// read imports an archive, unless that exceeds the project's quotas, and returns the new task's id.
 func (h *handler) read(ctx context.Context, file io.ReaderAt, size int64) (uuid.UUID, error) {
 	quotas, projectID, taken := people.NewQuotas(h.Archiver.Store), request.From(ctx).Scope.Home(), int64(0)
 	id, err := h.Archiver.Read(ctx, projectID, request.From(ctx).Actor, file, size, func(bytes int64) error {

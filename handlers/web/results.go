@@ -597,7 +597,7 @@ func (p *Pages) openSent(c echo.Context, task db.Task, item int64) error {
 	return pages.Render(c, http.StatusOK, taskpages.SentPart(task, all, project.TraceURL))
 }
 
-// openUnits sends the part of a question's card that is folded, beginning with the given block.
+// openUnits sends the fold of a question's card that begins with the given unit of the aligned answers.
 func (p *Pages) openUnits(c echo.Context, task db.Task, item int64, from string) error {
 	unit, err := strconv.Atoi(from)
 	if err != nil {
