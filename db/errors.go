@@ -23,8 +23,7 @@ var (
 	ErrUnavailable = pg.ErrUnavailable
 	// ErrAsksNobody means that runs cannot be made, because the task's answers came from a file.
 	ErrAsksNobody = errors.New("the task's answers were imported, so it cannot run")
-	// ErrNothingToRun means that a launch of this kind would have nothing to run in the task, or in the question or
-	// variant to which it is limited.
+	// ErrNothingToRun means that the requested launch would have nothing to run.
 	ErrNothingToRun = errors.New("nothing to run")
 )
 

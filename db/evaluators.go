@@ -46,8 +46,7 @@ func replaceEvaluators(ctx context.Context, tx *sqlx.Tx, task Task) error {
 	return insertEvaluators(ctx, tx, task.ID, task.Evaluators)
 }
 
-// noteVersions records in a task's evaluations which version of the evaluator made them, before the task switches to
-// another version.
+// noteVersions records in a task's evaluations which version of the evaluator made them, before the version changes.
 func noteVersions(ctx context.Context, tx *sqlx.Tx, task Task, next []Evaluator) error {
 	const version = ` e
 		SET version = $3
@@ -136,8 +135,7 @@ func (e *Evaluations) Scan(column any) error {
 	return json.Unmarshal(text, e)
 }
 
-// SumEvaluationsUp stores in the runs $1 of task $2 the combined verdict of all the task's evaluators. Default ratings
-// are left out of the score.
+// SumEvaluationsUp stores the combined verdict of all evaluators of task $2 in its runs $1, without default ratings.
 const SumEvaluationsUp = `
 	UPDATE evaluation_runs r
 	SET passed = summed.passed, score = summed.score
@@ -154,8 +152,7 @@ const SumEvaluationsUp = `
 // configuration fails to rate it.
 type Unrated func(config json.RawMessage) (score float64, ratings map[string]float64)
 
-// endLostJudgements gives default ratings to answers whose judge calls were lost too many times, as if the calls had
-// failed.
+// endLostJudgements gives default ratings to answers whose judge calls were lost too many times, as if they had failed.
 func endLostJudgements(ctx context.Context, tx *sqlx.Tx, units []int64, message string, unrated Unrated) error {
 	const find = `
 		SELECT u.id, l.task_id, u.subject_run_id AS run_id, e.config

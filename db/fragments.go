@@ -15,8 +15,7 @@ const RunColumns = `r.id, r.unit_id, r.launch_id, r.item_id, r.variant, r.run_in
 	r.input_tokens, r.output_tokens, r.reasoning_tokens, r.total_tokens, trim_scale(r.cost) AS cost, r.first_token_ms,
 	r.passed, r.score, ` + EvaluationsOfRun + ` AS evaluations`
 
-// AnswerTokens are the output tokens of a run's answer without its reasoning tokens; NULL if the two are not counted
-// separately.
+// AnswerTokens are the output tokens of a run without its reasoning tokens; NULL if they are not counted separately.
 const AnswerTokens = `(output_tokens - coalesce(reasoning_tokens, CASE WHEN reasoning IS NULL THEN 0 END))`
 
 // Supersede clears is_current on the runs that are about to be replaced: the current runs that match a row of "done" in

@@ -337,8 +337,7 @@ func (s *Store) EvaluateTask(ctx context.Context, scope Scope, taskID uuid.UUID,
 	return launchID, err
 }
 
-// LockTask reads a task and locks it until the caller's transaction ends. It returns ErrNotFound if there is no such
-// task.
+// LockTask reads a task and locks it until the caller's transaction ends. It returns ErrNotFound if there is none.
 func LockTask(ctx context.Context, tx *sqlx.Tx, scope Scope, id uuid.UUID) (Task, error) {
 	var locked uuid.UUID
 	lock := `SELECT id FROM evaluation_tasks WHERE id = $1 AND ` + Within("project_id", "$2") + ` FOR UPDATE`
@@ -623,7 +622,7 @@ func (s *Store) LaunchCall(ctx context.Context, id uuid.UUID) (Call, error) {
 // StopFor is how long calls in flight may continue after a stop before they are cut off.
 const StopFor = 30 * time.Second
 
-// taskWithin returns an SQL condition: the task $1 is within the scope that is bound to a parameter, such as $2.
+// taskWithin returns an SQL condition: the task $1 is within the scope bound to parameter, such as $2.
 func taskWithin(parameter string) string {
 	return `EXISTS (SELECT FROM evaluation_tasks WHERE id = $1 AND ` + Within("project_id", parameter) + `)`
 }

@@ -80,8 +80,7 @@ type Usage struct {
 	OutputTokens    *int `db:"output_tokens"`
 	ReasoningTokens *int `db:"reasoning_tokens"`
 	TotalTokens     *int `db:"total_tokens"`
-	// Cost is a decimal number in the target's currency, computed from its prices; nil means that the prices or the
-	// tokens are unknown.
+	// Cost is a decimal number in the target's currency, computed from its prices; nil if prices or tokens are unknown.
 	Cost *string `db:"cost"`
 	// FirstTokenMS is the time from the start of the call to the first piece of a streamed answer, not counting reasoning.
 	FirstTokenMS *int `db:"first_token_ms"`

@@ -42,8 +42,7 @@ func (s Scope) Home() uuid.UUID {
 // IsAll reports whether the scope covers all projects.
 func (s Scope) IsAll() bool { return s.isAll }
 
-// Within returns an SQL condition: column, which holds the ids of projects, is within the scope that is bound to a
-// parameter, such as $2.
+// Within returns an SQL condition: the project id in column is within the scope bound to parameter, such as $2.
 func Within(column, parameter string) string {
 	return "(CAST(" + parameter + " AS uuid) IS NULL OR " + column + " = " + parameter + ")"
 }

@@ -104,8 +104,7 @@ type TaskStatistics struct {
 	Failures *int     `json:"failures,omitempty" doc:"Runs on which every evaluator reached a verdict and at least one failed the answer" example:"49"`
 	// AgreementRange is the lowest and the highest mean agreement among the variants; nil if there is one variant.
 	AgreementRange []float64 `json:"agreement_range,omitempty" doc:"Lowest and highest mean agreement among the variants; absent with one variant" example:"[0.72, 0.95]"`
-	// PassRateRange and FactsRange are the same ranges for the pass rate and for the number of questions at the level
-	// facts.
+	// PassRateRange and FactsRange are these ranges of the pass rate and of the number of questions at the level facts.
 	PassRateRange []float64 `json:"pass_rate_range,omitempty" doc:"Lowest and highest pass rate among the variants; absent with one variant or without evaluators" example:"[0.8, 0.9]"`
 	FactsRange    []int     `json:"facts_range,omitempty" doc:"Lowest and highest number of questions at the level facts among the variants; absent with one variant" example:"[2, 9]"`
 	ScoreMean     *float64  `json:"score_mean,omitempty" doc:"Mean over questions and variants of the mean score of their runs, 0–1; absent without evaluators" example:"0.87"`
@@ -114,8 +113,7 @@ type TaskStatistics struct {
 // LaunchStatistics are the statistics of the runs, judgements and groupings of one launch.
 type LaunchStatistics struct {
 	Statistics
-	// JudgeCalls is the number of answers that judges were to rate in the launch, JudgeStopped how many of them were
-	// not reached.
+	// JudgeCalls is how many answers judges were to rate in the launch, JudgeStopped how many of them were not reached.
 	JudgeCalls   int `json:"judge_calls,omitempty" doc:"Answers that judges were to rate, each with one or more calls" example:"72"`
 	JudgeStopped int `json:"judge_stopped,omitempty" doc:"Answers that judges did not rate because the task was stopped or failed" example:"0"`
 	// MeaningQuestions is the number of questions that were to be grouped in the launch, MeaningStopped how many of
@@ -159,8 +157,7 @@ const (
 		'latency_p99_ms', percentile_cont(0.99) WITHIN GROUP (ORDER BY r.latency_ms) FILTER (WHERE r.status = 'SUCCEEDED')`
 )
 
-// computeTaskStatistics counts runs that never took place only once a task has ended: before that, they may still be
-// made.
+// computeTaskStatistics counts runs that never took place only once a task has ended: until then, they may be made.
 const computeTaskStatistics = `
 	SELECT jsonb_build_object(` + countRuns + `,
 		'stopped', greatest(0, coalesce((
@@ -370,8 +367,7 @@ func StoreStatistics(ctx context.Context, tx *sqlx.Tx, launchID, taskID uuid.UUI
 	return pg.Classify("store the processed questions", err)
 }
 
-// RestateStability recomputes how alike the answers of a task are after people have grouped them. It does nothing while
-// the task's statistics are not final.
+// RestateStability recomputes a task's stability after people have grouped answers, if its statistics are final.
 func RestateStability(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID) error {
 	const restate = `
 		UPDATE evaluation_tasks

@@ -14,8 +14,8 @@ import (
 	"wending/db/pg"
 )
 
-// TaskStatus is the state of a task: PENDING → RUNNING → SUCCEEDED, FAILED or STOPPED. A later launch returns a task
-// that has ended to RUNNING.
+// TaskStatus is the state of a task: PENDING → RUNNING → SUCCEEDED, FAILED or STOPPED. A later launch begins at
+// RUNNING.
 type TaskStatus string
 
 // The states of a task. FAILED means an internal fault: a task whose calls have all failed still ends as SUCCEEDED.
@@ -94,8 +94,7 @@ type Task struct {
 	// the order of their numbers, which begin at 1.
 	Targets  []Target  `db:"-"`
 	Variants []Variant `db:"-"`
-	// Judges are the models that evaluators call, and the model that groups answers. Their numbers follow the targets'
-	// numbers.
+	// Judges are the models that judge and group answers. Their numbers follow the targets' numbers.
 	Judges []Target `db:"-"`
 	// Evaluators judge the task's answers, in the order of their numbers; without evaluators, answers are not judged.
 	Evaluators []Evaluator `db:"-"`

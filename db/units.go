@@ -28,8 +28,7 @@ type Unit struct {
 	// unit that asks a question, and Grouping for a unit that groups the question's answers.
 	Evaluator    int    `db:"evaluator"`
 	SubjectRunID *int64 `db:"subject_run_id"`
-	// Resume is the state of an accepted job, as stored by the previous holder of the unit while it was waiting; nil
-	// means none.
+	// Resume is the state of an accepted job that the unit's previous holder was waiting for; nil means none.
 	Resume *json.RawMessage `db:"resume"`
 	Item
 	// Wait is how long to wait, once the claim returns, for the call's rate-limit slot.
@@ -117,8 +116,7 @@ const lockAllowance = `SELECT greatest(0, allowed - claimed) FROM allowances WHE
 
 const useAllowance = `UPDATE allowances SET claimed = claimed + $2 WHERE launch_id = $1`
 
-// allowanceAfter is the time to wait after a claim that the launch's budget prevented: budgets are checked about
-// once a second.
+// allowanceAfter is how long to wait after the budget prevented a claim: budgets are checked about once a second.
 const allowanceAfter = 250 * time.Millisecond
 
 // ClaimUnits claims units of a RUNNING launch for a worker: for each target up to the wanted number, as long as there
