@@ -47,7 +47,7 @@ func methodOf(r *http.Request) string {
 // written, the headers no longer change.
 const settledAfter = 2048
 
-// errHeadSent stops the production of a response to a HEAD request.
+// errHeadSent stops a handler that writes the body of a response to a HEAD request, once the headers are final.
 var errHeadSent = errors.New("the headers have been sent, and HEAD has no body")
 
 // headWriter accepts only as much of a body as net/http needs to determine the headers.

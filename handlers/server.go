@@ -129,7 +129,7 @@ type Access struct {
 	Passkeys    *access.Passkeys
 	// NeedsSecond reports that every account must have a passkey.
 	NeedsSecond bool
-	// Trusted are the proxies that are trusted to report the client's address and protocol.
+	// Trusted are the networks of proxies that may report the client's address and protocol.
 	Trusted []netip.Prefix
 	// PublicURL is the public address of this site; if it is empty, the address of the request is used.
 	PublicURL string

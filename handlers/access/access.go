@@ -38,7 +38,7 @@ type Config struct {
 	// Audit records who did what. Failed is called with the error if an entry cannot be stored.
 	Audit  people.AuditLog
 	Failed func(ctx context.Context, err error)
-	// Trusted are the proxies that are trusted to report the client's address and protocol.
+	// Trusted are the networks of proxies that may report the client's address and protocol.
 	Trusted []netip.Prefix
 	// SecureHost is the site's name for HTTPS; empty means that the site has no HTTPS. It is set explicitly
 	// because a proxy may fail to report HTTPS.

@@ -190,7 +190,7 @@ func (h *handler) noteRefusal(ctx context.Context, name string) error {
 	})
 }
 
-// guess is a key under which an attempt to sign in is counted, and how many of them may fail.
+// guess is a key under which attempts to sign in are counted, and how many of them may fail.
 type guess struct {
 	key  string
 	most int

@@ -92,8 +92,8 @@ type carriable struct {
 	found    reading.Carriable
 }
 
-// carriable finds the verdicts that can be carried over from an earlier task, which the parameter from names, to a
-// variant of a later one.
+// carriable finds the verdicts that can be carried over from an earlier task, which the parameter "from" identifies, to
+// a variant of a later one.
 func (h *handler) carriable(ctx context.Context, later LaterTask, variant int, from string) (c carriable, err error) {
 	task, err := h.resultsTask(ctx, later.TaskID, false)
 	if err == nil {

@@ -71,7 +71,7 @@ func Channel(form *Upload, base library.Channel, check func(*url.URL) error) (ch
 	return ch, c.faults
 }
 
-// secret stores the secret that signs messages in ch, or adds a fault. An empty text in JSON removes the stored secret;
+// secret stores in ch the secret that signs messages, or adds a fault. An empty text in JSON removes the stored secret;
 // on a page, it keeps it.
 func (c *fields) secret(ch *library.Channel) {
 	if typed := c.form.Value("secret"); c.form.Has("secret") && (typed != "" || c.form.IsJSON) {
@@ -93,8 +93,8 @@ func (c *fields) secret(ch *library.Channel) {
 	}
 }
 
-// recipients stores the e-mail addresses in the field to, which may be separated by commas, semicolons, spaces or line
-// breaks, or adds a fault.
+// recipients stores the e-mail addresses of the form's field "to" in *to, or adds a fault. They may be separated by
+// commas, semicolons, spaces or line breaks.
 func (c *fields) recipients(to *[]string) {
 	if c.form.Has("to") {
 		*to = strings.FieldsFunc(c.form.Value("to"), func(r rune) bool { return strings.ContainsRune(",;，；\r\n ", r) })

@@ -41,8 +41,8 @@ func (c *fields) isText(field string) bool {
 	return true
 }
 
-// text stores a field's text, trimmed, in *to; an absent field keeps *to. It adds a fault if the text is longer than
-// most characters, contains control characters or, if isRequired is set, is empty.
+// text stores a field's text, trimmed, in *to; an absent field keeps *to. It adds a fault if the text contains control
+// characters, has more than the given number of characters, or is empty although isRequired is set.
 func (c *fields) text(field string, most int, isRequired bool, to *string) {
 	if !c.isText(field) {
 		return

@@ -226,8 +226,8 @@ func (r *judgedReader) fail(row int, column, problem string, args map[string]any
 	r.wrong = append(r.wrong, dataset.RowError{Row: row, Column: column, Problem: problem, Args: args})
 }
 
-// row adds a row of the workbook to rows, or the reason why it is invalid to wrong; number is its row number in the
-// sheet.
+// row adds a row of the workbook to r.rows or, if it is invalid, the reason to r.wrong. number is the row's number in
+// the sheet.
 func (r *judgedReader) row(ctx context.Context, number int, cells []string) {
 	verdict, reasons, note := r.cell(cells, judgedVerdict), r.cell(cells, judgedReasons), r.cell(cells, judgedNote)
 	isBlank := strings.TrimSpace(verdict+reasons+note) == ""

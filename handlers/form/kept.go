@@ -38,7 +38,7 @@ func (k Keeper) Keep(browser, address string, value any) string {
 	return base64.StdEncoding.EncodeToString(sealed)
 }
 
-// Open decodes a text that Keep returned into value. It reports false if the text was sealed for another browser or
+// Open decodes into value a text that Keep returned. It reports false if the text was sealed for another browser or
 // origin, or too long ago.
 func (k Keeper) Open(browser, address, field string, value any) bool {
 	sealed, err := base64.StdEncoding.DecodeString(field)

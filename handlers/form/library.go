@@ -26,7 +26,7 @@ import (
 // MaxDescription is the maximum length, in characters, of a description or note in the library.
 const MaxDescription = 1000
 
-// entryName stores the field name in *to, or adds a fault if it is not a valid name of an entry.
+// entryName stores the form's field "name" in *to, or adds a fault if it is not a valid name of an entry.
 func (c *fields) entryName(to *string) {
 	if c.form.Has("name") {
 		*to = visibleName(c.form.Values["name"])
@@ -101,7 +101,7 @@ func (c *fields) rate(to *string) {
 	}
 }
 
-// retryOn stores the kinds of failures after which calls are retried in *to, or adds a fault.
+// retryOn stores in *to the kinds of failures after which a call is retried, or adds a fault.
 func (c *fields) retryOn(to *[]string) {
 	if !c.form.Has("retry_on") {
 		return
@@ -200,7 +200,7 @@ func Model(form *Upload, base library.Model,
 	return m, c.faults, nil
 }
 
-// prices stores the prices of a target's tokens and their currency in p, or adds faults.
+// prices stores in p the prices of a target's tokens and their currency, or adds faults.
 func (c *fields) prices(p *library.Prices) {
 	for field, to := range map[string]*string{"input_price": &p.InputPrice, "output_price": &p.OutputPrice} {
 		if c.form.Has(field) {

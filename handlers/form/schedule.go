@@ -107,8 +107,7 @@ func (s Saver) saveSchedule(ctx context.Context, row *entries.Schedule, f *Uploa
 	return saved(entry.ID, s.Library.Entries.Schedules.Update(ctx, request.ScopeOf(ctx), entry))
 }
 
-// copiedTask stores the id of the task that the schedule copies in entry, or adds a fault. The error is an internal
-// one.
+// copiedTask stores in entry which task the schedule copies, or adds a fault. Its error is an internal one.
 func (c *fields) copiedTask(ctx context.Context, service *tasks.Service, entry *entries.Schedule) error {
 	if c.form.Has("task_id") {
 		entry.TaskID = nil

@@ -42,7 +42,7 @@ type Upload struct {
 	leave     func()
 }
 
-// New returns a form with the given fields that nobody submitted.
+// New returns a form with the given fields, as if it had been submitted.
 func New(values map[string]string) *Upload { return &Upload{Values: values, leave: func() {}} }
 
 // With returns a copy of the form in which a field has another value.
@@ -76,7 +76,7 @@ const (
 	maxTextBytes = 4 * maxFieldBytes
 	// maxPublicBytes is the maximum size, in bytes, of a form that any client may send, signed in or not.
 	maxPublicBytes = 64 << 10
-	// maxBodyBytes is the maximum size of a request's body. A larger file than allowed is read up to this limit and
+	// maxBodyBytes is the maximum size of a request's body. A file that is too large is still read, up to this limit, and
 	// dropped, so that the form's other fields are not lost.
 	maxBodyBytes = 64 << 20
 )
@@ -183,7 +183,7 @@ func (u *Upload) add(part *multipart.Part, gate *request.Gate) (err error) {
 	return err
 }
 
-// spool writes a file to disk; if it is larger than most bytes, it discards the rest and sets IsTooLarge.
+// spool writes a file to disk. If the file has more bytes than most, spool discards the rest and sets IsTooLarge.
 func spool(part *multipart.Part, most int64) (*File, error) {
 	file := &File{File: tasks.File{Name: filepath.Base(strings.ReplaceAll(part.FileName(), `\`, "/"))}}
 	disk, err := blob.Unnamed("")

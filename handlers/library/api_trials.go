@@ -165,7 +165,7 @@ func variablesOf(submitted *form.Upload) (map[string]string, error) {
 	return values, nil
 }
 
-// try sends the entry in the path the question in the form, with ask, and returns the outcome.
+// try asks the entry in the path the question in the form, by calling ask, and returns the outcome.
 func try[T any](
 	ctx context.Context, input *entryFormInput, kind entries.Kind[T],
 	ask func(context.Context, db.Scope, T, string) (library.Tested, error),

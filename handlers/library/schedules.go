@@ -71,8 +71,8 @@ func marginText(row *entries.Schedule) string {
 	return strconv.FormatFloat(row.AlertMargin, 'f', -1, 64)
 }
 
-// fillSchedule fills the form with a schedule and adds its trend or, for a new schedule, with the defaults and the task
-// in the query.
+// fillSchedule fills the form with a schedule, and adds its trend. For a new schedule, it fills the form with the
+// defaults and the task in the query.
 func (h *handler) fillSchedule(c echo.Context, view *saved.Form, row *entries.Schedule) error {
 	ctx := c.Request().Context()
 	values := map[string]string{
@@ -123,8 +123,8 @@ func (h *handler) fillSchedule(c echo.Context, view *saved.Form, row *entries.Sc
 	return err
 }
 
-// choicesOfTasks returns the newest tasks that match a filter, at most the given number and the chosen one, and the
-// number of all tasks that match.
+// choicesOfTasks returns the newest tasks that match a filter, at most the given number, together with the chosen task.
+// total is the number of all tasks that match.
 func (h *handler) choicesOfTasks(ctx context.Context, filter tasklist.Filter, most int,
 	chosen string) (choices []ui.Choice, total int, err error) {
 	store := h.Library.Tasks.Store
@@ -265,8 +265,8 @@ func (h *handler) trend(c echo.Context, row entries.Schedule) (*saved.TrendPage,
 }
 
 // follow adds to the page what the next firing of a schedule will take from the library. A frozen schedule takes
-// nothing from it; for such a schedule, follow adds the number of calls that were answered with 401, if a key in the
-// library has changed since.
+// nothing from it. If calls of its newest copy were answered with 401, follow adds their number and the names of the
+// agents and models that have been saved again since the task was created, because their newer keys might help.
 func (h *handler) follow(ctx context.Context, page *saved.TrendPage, row entries.Schedule, task db.Task) error {
 	if row.Follow == entries.FollowLatest {
 		n, err := form.Opened(h.Library.Tasks.CopySettings(ctx, task))

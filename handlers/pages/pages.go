@@ -41,7 +41,7 @@ func Gates(c echo.Context) *request.Gates { return request.From(c.Request().Cont
 // Actor returns the actor of a request.
 func Actor(c echo.Context) db.Actor { return request.From(c.Request().Context()).Actor }
 
-// toasts are the valid values of the parameter done.
+// toasts are the valid values of the parameter "done".
 var toasts = []string{
 	"created", "saved", "run", "stop", "retry", "resume", "extend", "append", "evaluate", "deleted", "signed", "assigned",
 	"reviewed", "regrouped", "withdrawn", "carried",
@@ -85,7 +85,8 @@ func Nearest(c echo.Context, f *request.Fault) (isAny bool, err error) {
 	return true, c.Redirect(http.StatusSeeOther, noticing(paths.WithQuery(path, kept), name, query.Get(name)))
 }
 
-// noticing returns an address with a notice that a parameter, and its value unless it is empty, was left out.
+// noticing adds to an address the notice that a parameter was left out. The notice includes the parameter's value,
+// unless that is empty.
 func noticing(address, name, value string) string {
 	if value != "" && name != paths.SavedParameter {
 		name += "=" + value
@@ -281,7 +282,7 @@ const DefaultSize = 20
 // Window returns the page of a list that the parameters page and page_size ask for.
 func Window(c echo.Context) (db.Page, error) { return WindowOf(c, "page") }
 
-// WindowOf is like Window, with another name for the parameter page, for a second list on the same page.
+// WindowOf is like Window, with another name for the parameter "page", for a second list on the same page.
 func WindowOf(c echo.Context, name string) (db.Page, error) { return window(c, name, DefaultSize) }
 
 // SizedWindow is like Window, with usual as the default number of entries.
@@ -307,7 +308,7 @@ func window(c echo.Context, name string, usual int) (db.Page, error) {
 	return page, nil
 }
 
-// NewPager returns the links to the pages of a list; query is the list's query without the parameter page.
+// NewPager returns the links to the pages of a list; query is the list's query without the parameter "page".
 func NewPager(path string, query url.Values, page db.Page, total int) ui.Pager {
 	return NewSizedPager(path, query, page, total, DefaultSize)
 }
@@ -329,7 +330,7 @@ func RedirectPastEnd(c echo.Context, pager ui.Pager) (redirected bool, err error
 	return true, c.Redirect(http.StatusSeeOther, noticing(last, cmp.Or(pager.Name, "page"), strconv.Itoa(pager.Page)))
 }
 
-// browserCookie contains the browser's id, which staged files and sealed secrets belong to.
+// browserCookie is the cookie with the browser's id, to which staged files and sealed secrets belong.
 const browserCookie = "browser"
 
 // Browser returns the id of the request's browser. A browser without an id is given one.

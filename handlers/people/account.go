@@ -83,7 +83,7 @@ func (h *handler) renderPassword(c echo.Context, status int, next string, proble
 		next, problems))
 }
 
-// showPasskeys asks for a passkey, which is mandatory on this site, or says on which address of the site to add it.
+// showPasskeys asks for a passkey, which is mandatory on this site, or says at which address of the site to add one.
 func (h *handler) showPasskeys(c echo.Context) error {
 	return h.duty(c, request.DutyPasskey, func(next string) error {
 		frame := h.frame(c, pages.Locale(c).Text("duty.passkey"))

@@ -12,7 +12,7 @@ import (
 	"wending/handlers/rest"
 )
 
-// Account is what the API returns about an account; the password is never among it.
+// Account is what the API returns about an account, which never includes its password.
 type Account struct {
 	ID           uuid.UUID     `json:"id"`
 	Name         string        `json:"name" doc:"Name for signing in; also shown on the account's reviews" example:"李雷"`
@@ -103,7 +103,7 @@ type Token struct {
 	CreatedAt   rest.Moment  `json:"created_at"`
 }
 
-// NewToken is the response to the creation of a token, which alone contains its value.
+// NewToken is the response to creating a token, the only response that contains the token's value.
 type NewToken struct {
 	Token
 	Value string `json:"token" doc:"Returned only in this response" example:"wnd_4TVBHZ5QKJ2MWXN7R3CPLDA6EF"`
@@ -145,7 +145,7 @@ func newComment(c review.Comment) Comment {
 		rest.Moment(c.CreatedAt)}
 }
 
-// NewShare is the response to the creation of a link, which alone contains its address.
+// NewShare is the response to creating a link, the only response that contains the link's address.
 type NewShare struct {
 	Share
 	URL string `json:"url" doc:"Returned only in this response" example:"https://wending.example/shared/4TVBHZ5QKJ2MWXN7R3CPLDA6EF"`

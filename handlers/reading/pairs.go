@@ -48,7 +48,7 @@ func (r Reports) pairsOf(ctx context.Context, task db.Task, only map[int64]bool)
 	return all, err
 }
 
-// itemOfVariant is a question together with a variant that was asked it.
+// itemOfVariant identifies a variant's answers to a question.
 type itemOfVariant struct {
 	itemID  int64
 	variant int

@@ -11,8 +11,7 @@ import (
 	"wending/views/text"
 )
 
-// slicedMost is the maximum number of a dataset's columns about which the sheet of slices and the report's sentences
-// say something.
+// slicedMost is the maximum number of a dataset's columns that the sheet of slices and the report's sentences cover.
 const slicedMost = 10
 
 // slicesSheet returns a sheet with one row per variant for each value of each column by which the task's questions can

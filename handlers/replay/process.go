@@ -184,8 +184,8 @@ func (h *handler) showLaunch(c echo.Context) error {
 		taskpages.Launch{Task: task, Launch: launch, Filter: filter, Runs: runs, Pager: pager}))
 }
 
-// runFilter parses the parameters outcome, since and until, which select runs of a launch. It also returns them for
-// links.
+// runFilter parses the parameters "outcome", "since" and "until", which select runs of a launch. It also returns them
+// for links.
 func runFilter(c echo.Context) (filter engine.RunFilter, query url.Values, err error) {
 	query = url.Values{}
 	if outcome := c.QueryParam("outcome"); outcome != "" {

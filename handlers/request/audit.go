@@ -28,16 +28,16 @@ func WithAudit(ctx context.Context, record *AuditRecord) context.Context {
 	return context.WithValue(ctx, auditKey{}, record)
 }
 
-// Note calls say to add details to the record's entry, if there is a record. The goroutine that answers the request
-// calls it before the response begins.
+// Note changes the entry of the context's record by calling say; without a record, it does nothing. The goroutine that
+// answers the request calls it before the response begins.
 func Note(ctx context.Context, say func(*AuditEntry)) {
 	if record, isThere := ctx.Value(auditKey{}).(*AuditRecord); isThere {
 		say(&record.AuditEntry)
 	}
 }
 
-// Intend is for requests whose intent the route does not imply: it adds the intent to the record with say, and stores
-// the record. After an error the request must not act.
+// Intend is for requests whose intent the route does not imply: it changes the record's entry by calling say, and
+// stores it as the request's intent. After an error the request must not act.
 func Intend(ctx context.Context, say func(*AuditEntry)) error {
 	Note(ctx, say)
 	if record, isThere := ctx.Value(auditKey{}).(*AuditRecord); isThere {

@@ -336,7 +336,7 @@ func ValidCronField(field, value string) Limit {
 	return Limit{"cron.wrong." + field, map[string]any{"Value": value}}
 }
 
-// CronNever allows only cron expressions that ever fire.
+// CronNever allows only cron expressions that fire at least once.
 func CronNever() Limit { return Limit{key: "error.range.cron_never"} }
 
 // CronOften allows cron expressions that fire at intervals of at least the given number of minutes.

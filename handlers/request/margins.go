@@ -20,13 +20,14 @@ func Amount(text string) (number float64, isValid bool) {
 	return number, err == nil && number >= 0 && !math.IsInf(number, 0)
 }
 
-// Margin parses by how much the named number of a comparison may get worse. Unless less is better, it may be at most 1.
+// Margin parses a margin, by which the named number of a comparison may get worse. It must not exceed 1, except for
+// numbers of which lower values are better (measure.IsLessBetter).
 func Margin(name, text string) (margin float64, isValid bool) {
 	margin, isValid = Amount(text)
 	return margin, isValid && (measure.IsLessBetter(name) || margin <= 1)
 }
 
-// Margins returns the margins in a page's query by the names of their numbers; empty fields are left out.
+// Margins returns the margins in a page's query, keyed by the names of the numbers; empty fields are left out.
 func Margins(query url.Values) (map[string]float64, error) {
 	margins := map[string]float64{}
 	for _, name := range measure.GatedNumbers {

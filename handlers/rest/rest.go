@@ -21,7 +21,7 @@ import (
 	"wending/jobs/export"
 )
 
-// Conflict is an error because of somebody else's change; its response contains the current state.
+// Conflict is an error that somebody else's change has caused; its response contains the current state.
 type Conflict struct {
 	error
 	Current any
@@ -208,7 +208,7 @@ func (Moment) Schema(huma.Registry) *huma.Schema {
 		Examples: []any{"2026-11-21T22:55:08+08:00"}}
 }
 
-// MomentOf returns a time for a response; nil, which becomes null, for a time that is not known yet.
+// MomentOf returns t as a Moment or, if t is nil, nil, which becomes null in JSON.
 func MomentOf(t *time.Time) *Moment {
 	if t == nil {
 		return nil

@@ -43,7 +43,7 @@ type compareInput struct {
 	B string `json:"b" jsonschema:"the second task, or another variant of the first"`
 }
 
-// fact is a fact on which answers differ, as it is in the API's responses.
+// fact is a fact on which answers differ, as the API returns it.
 type fact struct {
 	Label  string `json:"label"`
 	Values []struct {
@@ -82,13 +82,13 @@ type likeness struct {
 	PassShare   *float64 `json:"pass_share,omitempty"`
 }
 
-// likenessWithFacts is a likeness as it is in the API's responses.
+// likenessWithFacts is a likeness as the API returns it.
 type likenessWithFacts struct {
 	likeness
 	Facts []fact `json:"facts"`
 }
 
-// saidLikeness is a likeness as it is in the tools' results, with its facts marked as untrusted.
+// saidLikeness is a likeness as the tools return it, with its facts marked as untrusted.
 type saidLikeness struct {
 	likeness
 	Facts []*Untrusted `json:"facts,omitempty"`
@@ -106,7 +106,7 @@ func sayFacts(t *texts, facts []fact) (said []*Untrusted) {
 	return said
 }
 
-// answered is a question with its answers, as it is in the API's responses.
+// answered is a question with its answers, as the API returns it.
 type answered struct {
 	QuestionID     string `json:"question_id"`
 	Question       string `json:"question"`
@@ -154,7 +154,7 @@ type saidRun struct {
 	Evaluations  []saidEvaluation `json:"evaluations,omitempty"`
 }
 
-// saidQuestion is a question as it is in the tools' results.
+// saidQuestion is a question as the tools return it.
 type saidQuestion struct {
 	QuestionID     string     `json:"question_id"`
 	Question       *Untrusted `json:"question"`
@@ -178,7 +178,8 @@ func (a answered) say(t *texts) saidQuestion {
 	return said
 }
 
-// sayAnswers adds the standard answer and the answers to the question in a result, each cut to most characters.
+// sayAnswers adds the standard answer and the answers to the question in a result, each cut to at most the given number
+// of characters.
 func (a answered) sayAnswers(t *texts, said *saidQuestion, most int) {
 	if a.StandardAnswer != "" {
 		said.StandardAnswer = t.wrap(&a.StandardAnswer, most)
@@ -258,7 +259,7 @@ func (c client) readAnswers(ctx context.Context, input answersInput) (any, error
 	})
 }
 
-// comparedPair is a question that both tasks have, as it is in the API's responses.
+// comparedPair is a question that both tasks have, as the API returns it.
 type comparedPair struct {
 	pairHead
 	Facts []fact `json:"facts"`

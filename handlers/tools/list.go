@@ -73,7 +73,8 @@ func add[In any](server *mcp.Server, name, description string, isReading bool,
 	})
 }
 
-// paged adds the parameters for a page to a query, and returns the query. A size of 0 means usual; most is the maximum.
+// paged adds the parameters for a page to a query, and returns the query. A size of 0 stands for the usual size; most
+// is the maximum size.
 func paged(query url.Values, page, size, usual, most int) url.Values {
 	if page != 0 {
 		query.Set("page", strconv.Itoa(page))

@@ -92,7 +92,7 @@ func marked(response map[string]any) any {
 	return response
 }
 
-// wrap returns a text between marks, cut to most characters; nil for nil.
+// wrap returns a text between marks, cut to at most the given number of characters; nil for nil.
 func (t *texts) wrap(text *string, most int) *Untrusted {
 	if text == nil {
 		return nil

@@ -106,8 +106,8 @@ func (r *refusal) Error() string {
 var forwarded = []string{"Content-Length", "Content-Type", "Content-Encoding", "Transfer-Encoding", "Accept",
 	"Accept-Encoding", "Range", "If-None-Match", "If-Modified-Since", "Last-Event-Id"}
 
-// ask makes a request to the API and decodes the response into into. It returns a *refusal if the API refuses the
-// request.
+// ask makes a request to the API and decodes the response into the given value. It returns a *refusal if the API
+// refuses the request.
 func (c client) ask(ctx context.Context, of call, into any) error {
 	// The request is cancelled when the message that caused it is cancelled, or when nobody waits for the tool's result
 	// any longer.

@@ -139,7 +139,7 @@ func (h *handler) post(ctx context.Context, input *importInput) (*importedOutput
 	return &importedOutput{imported{task.ID, task.Status}}, err
 }
 
-// take imports the archive in a request (its body, or the form field archive) and returns the new task's id. The
+// take imports the archive in a request (its body, or the form field "archive") and returns the new task's id. The
 // archive is first stored in a temporary file, because a ZIP file is read from its end.
 func (h *handler) take(ctx context.Context, w http.ResponseWriter, r *http.Request) (uuid.UUID, error) {
 	info := request.From(ctx)

@@ -19,8 +19,8 @@ import (
 	"wending/views/ui"
 )
 
-// carryBetween returns the two sides of a carry-over. A is the earlier task and its variant, both of which from
-// identifies; B is the task in the path and the variant with the given number, by default the first.
+// carryBetween returns the two sides of a carry-over. A is the earlier task and its variant, as the parameter "from"
+// identifies them; B is the task in the path and the variant with the given number, by default the first.
 func (p *Pages) carryBetween(c echo.Context, from, variant string) (f summary.CarryOver, err error) {
 	if f.A, err = p.comparedTask(c, from); err != nil {
 		return f, err
@@ -149,7 +149,7 @@ func (p *Pages) carryReviews(c echo.Context) error {
 	return c.Redirect(http.StatusSeeOther, paths.CarryReviews(f.B.ID, f.A.Ref(), f.B.Variant)+"&done=carried")
 }
 
-// undoCarry withdraws those verdicts that were carried over together and are still current.
+// undoCarry withdraws a batch of verdicts that were carried over, as far as they are still current.
 func (p *Pages) undoCarry(c echo.Context) error {
 	submitted, err := form.ReadText(c.Response(), c.Request())
 	if err != nil {

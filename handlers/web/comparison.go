@@ -27,7 +27,7 @@ import (
 
 // compare shows the comparison of the two tasks in the parameters a and b. Without a and b, it offers all tasks; with
 // only a, it offers tasks to compare a with. Two tasks that were ticked in the list of tasks arrive in the parameter
-// task; the older one becomes a.
+// "task"; the older one becomes a.
 func (p *Pages) compare(c echo.Context) error {
 	if ticked := c.QueryParams()["task"]; len(ticked) > 0 {
 		return p.compareTicked(c, ticked)

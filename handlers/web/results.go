@@ -126,7 +126,7 @@ func (p *Pages) renderReport(c echo.Context, title string, leave func(), page fu
 	}, leave)
 }
 
-// onlyDiffering is the value of the parameter only for a document with only the questions that differ or failed.
+// onlyDiffering is the value of the parameter "only" that reduces a document to the questions that differ or failed.
 const onlyDiffering = "differing"
 
 // printReport shows a task's report as one document, for printing.
@@ -307,8 +307,8 @@ func (p *Pages) readReport(c echo.Context, report *results.Report) (reviews read
 	return reviews, err
 }
 
-// asSeen returns the task, with HidesReviews unset if the reader may not judge: verdicts cannot influence such a
-// reader, and need not be hidden.
+// asSeen returns the task with HidesReviews unset if the reader may not judge, because then there is no judgement that
+// other people's verdicts could influence.
 func asSeen(ctx context.Context, task db.Task) db.Task {
 	task.HidesReviews = task.HidesReviews && request.From(ctx).Role.Allows(people.Reviewer)
 	return task

@@ -258,7 +258,7 @@ func (p *Pages) passSame(c echo.Context) error {
 	return pages.Done(c, paths.ReviewSame(task.ID), "reviewed")
 }
 
-// undoSame withdraws those verdicts that were given together and are still current.
+// undoSame withdraws a batch of verdicts that passSame stored, as far as they are still current.
 func (p *Pages) undoSame(c echo.Context) error {
 	task, err := p.reviewedTask(c)
 	if err != nil {
@@ -297,7 +297,7 @@ func (p *Pages) listVersions(c echo.Context) error {
 }
 
 // showReview shows the progress of a task's review. An address from an older version of the product, with the parameter
-// after, is redirected to the next question.
+// "after", is redirected to the next question.
 func (p *Pages) showReview(c echo.Context) error {
 	task, err := p.reviewedTask(c)
 	if err != nil {

@@ -27,8 +27,8 @@ import (
 // draftStatus is the filter's value for drafts, which are PENDING tasks that have never been started.
 const draftStatus = "DRAFT"
 
-// filterOf parses the parameters status, which may be repeated or comma-separated, and query. It returns the filter,
-// and the same parameters for links.
+// filterOf parses the parameters "status", which may be repeated or comma-separated, and "query". It returns the
+// filter, and the same parameters for links.
 func filterOf(c echo.Context) (tasklist.Filter, url.Values, error) {
 	filter, query := tasklist.Filter{WithoutDrafts: true, NameContains: request.SearchText(c.QueryParam("query"))},
 		url.Values{}
@@ -102,11 +102,11 @@ func (p *Pages) readList(c echo.Context) (list taskpages.List, err error) {
 // columnsCookie remembers which columns were chosen for the list.
 const columnsCookie = "task_columns"
 
-// foldOlder is the value of older that lists only the newest task on each set of questions.
+// foldOlder is the value of the parameter "older" that lists only the newest task on each set of questions.
 const foldOlder = "fold"
 
-// arrange parses the parameters group, older and columns. Without the parameter columns, it uses the columns that were
-// last chosen.
+// arrange parses the parameters "group", "older" and "columns". Without "columns", it uses the columns that were last
+// chosen.
 func arrange(c echo.Context, list *taskpages.List, query url.Values) error {
 	switch by := tasklist.Shelving(c.QueryParam("group")); {
 	case by == "":

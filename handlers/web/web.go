@@ -46,7 +46,7 @@ type Config struct {
 	Log    *slog.Logger
 }
 
-// Pages implements the pages.
+// Pages implements the pages of tasks, reports and the system.
 type Pages struct {
 	Config
 	monitor   report.Monitor
@@ -147,8 +147,8 @@ func (p *Pages) task(c echo.Context) (db.Task, error) {
 	return request.Task(c.Request().Context(), p.Store, c.Param("taskId"))
 }
 
-// ShowError shows a fault as a page. A fault of one query parameter is answered with the nearest page instead, and
-// content that must be confirmed with a question.
+// ShowError shows a fault as a page. For a fault of one query parameter it redirects to the nearest valid page instead,
+// and for content that must be confirmed it asks for the confirmation.
 func (p *Pages) ShowError(c echo.Context, f *request.Fault) error {
 	if isNear, err := pages.Nearest(c, f); isNear {
 		return err

@@ -35,7 +35,7 @@ type Config struct {
 	Failed func(ctx context.Context, err error)
 }
 
-// Forms implements the forms.
+// Forms implements the forms that create tasks.
 type Forms struct {
 	Config
 	monitor report.Monitor

@@ -71,8 +71,8 @@ func (s *submission) problemOf(field string, locale text.Locale) string {
 	return ""
 }
 
-// newTask shows the form for a task: empty, or with the settings and questions of the task in the parameter from, or of
-// the draft in the parameter draft.
+// newTask shows the form for a task: empty, or with the settings and questions of the task in the parameter "from", or
+// of the draft in the parameter "draft".
 func (h *Forms) newTask(c echo.Context) error {
 	from, draft := c.QueryParam("from"), c.QueryParam("draft")
 	if from == "" && draft == "" {

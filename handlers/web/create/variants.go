@@ -447,12 +447,13 @@ func atMost(l text.Locale, e tasks.Estimate) string {
 	return l.Text("create.adaptive.most.cost", "Calls", calls, "Cost", amount(*e.AtMost.Cost, e.Currency))
 }
 
-// amount formats an estimated cost with two significant digits and its currency.
+// amount formats an estimated cost, with at least two significant digits and its currency.
 func amount(cost decimal.Decimal, currency string) string {
 	return cost.Round(significant(cost)).String() + " " + currency
 }
 
-// significant returns to how many decimal places a cost must be rounded to keep two significant digits.
+// significant returns the number of decimal places to which a cost is rounded so that it keeps at least two significant
+// digits.
 func significant(cost decimal.Decimal) int32 {
 	return max(0, 2-int32(cost.NumDigits())-cost.Exponent())
 }
