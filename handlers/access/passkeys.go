@@ -133,8 +133,8 @@ func (h *handler) secondStep(c echo.Context, login system.Login, user people.Use
 	return h.render(c, http.StatusOK, login)
 }
 
-// asked is what a browser needs to ask for a passkey: the options, and the sealed state that it sends back in the
-// header X-Passkey.
+// asked is the response with which a browser can ask for a passkey: the options, and the sealed state that the browser
+// sends back in the header X-Passkey.
 type asked struct {
 	Options any    `json:"options"`
 	Key     string `json:"key"`

@@ -43,7 +43,7 @@ func (c SignInConfig) source() source {
 	return nil
 }
 
-// claims are what a provider or the directory states about a user.
+// claims are the statements of a provider or the directory about a user.
 type claims struct {
 	Subject string `json:"sub"`
 	// Party is the client that the ID token was issued to; empty if the provider does not report it.

@@ -238,7 +238,7 @@ type itemWithRuns struct {
 	Runs     []Run             `json:"runs" doc:"One per variant and run_index, in that order"`
 }
 
-// resultsTask is what results contain about their task.
+// resultsTask is the part of a task that results contain.
 type resultsTask struct {
 	Created
 	TaskName       string `json:"task_name" example:"A模型V1.2稳定性测试"`

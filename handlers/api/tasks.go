@@ -31,7 +31,7 @@ type processed struct {
 	Total     int `json:"total" doc:"Number of questions in the task" example:"100"`
 }
 
-// Summary is what lists contain about a task.
+// Summary is a task as lists of tasks contain it.
 type Summary struct {
 	Created
 	TaskName    string      `json:"task_name" example:"A模型V1.2稳定性测试"`

@@ -58,7 +58,7 @@ func AnswersFile(ctx context.Context, f *Upload) (*answers.File, error) {
 	return file, nil
 }
 
-// FoundAnswers is what could be read of a form's file of answers.
+// FoundAnswers is the result of reading a form's file of answers.
 type FoundAnswers struct {
 	// File is nil if the file could not be read; Fault then says why.
 	File  *answers.File

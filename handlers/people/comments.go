@@ -85,7 +85,7 @@ func (h *handler) renderSharedComments(c echo.Context, status int, share people.
 
 // addComment stores a comment by a reader of a link.
 func (h *handler) addComment(c echo.Context) error {
-	// Whoever knows the secret in the address may comment. Another site's page that knows it must not comment through a
+	// Anyone who knows the secret in the address may comment. Another site's page that knows it must not comment through a
 	// reader's browser.
 	if site := c.Request().Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" {
 		return request.NewFault(request.CodeForbidden)

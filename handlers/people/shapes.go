@@ -12,7 +12,7 @@ import (
 	"wending/handlers/rest"
 )
 
-// Account is what the API returns about an account, which never includes its password.
+// Account is an account as the API returns it, without its password.
 type Account struct {
 	ID           uuid.UUID     `json:"id"`
 	Name         string        `json:"name" doc:"Name for signing in; also shown on the account's reviews" example:"李雷"`
@@ -36,7 +36,7 @@ type AccountRole struct {
 	Role        people.Role `json:"role" example:"reviewer"`
 }
 
-// Workspace is what the API returns about a project.
+// Workspace is a project as the API returns it.
 type Workspace struct {
 	ID            uuid.UUID   `json:"id"`
 	Name          string      `json:"name" example:"默认"`
@@ -127,7 +127,7 @@ type Share struct {
 	CreatedAt rest.Moment        `json:"created_at"`
 }
 
-// Comment is what a reader of a link wrote. Name and text are whatever the reader typed, without signing in.
+// Comment is a comment by a reader of a link. Name and text are as the reader, who has not signed in, typed them.
 type Comment struct {
 	ID        int64        `json:"id" example:"17"`
 	ShareID   uuid.UUID    `json:"share_id"`

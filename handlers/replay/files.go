@@ -47,7 +47,7 @@ type listInput struct {
 	Type       string `query:"type" enum:"image,audio,video,file" doc:"Only files of this type" example:"image"`
 }
 
-// assetItem is what the API returns about a file that an agent produced (an asset).
+// assetItem is a file that an agent produced (an asset), as the API returns it.
 type assetItem struct {
 	ID          uuid.UUID         `json:"id" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
 	RunID       int64             `json:"run_id" example:"4711"`

@@ -59,7 +59,7 @@ type runPath struct {
 	RunID  string `path:"run_id" doc:"Id of the run" example:"4711"`
 }
 
-// runEvent is what the API returns about an event.
+// runEvent is an event as the API returns it.
 type runEvent struct {
 	Seq  int        `json:"seq" doc:"Number of the event within its unit" example:"7"`
 	AtMS int        `json:"at_ms" doc:"Milliseconds since the call's start" example:"1250"`
@@ -73,7 +73,7 @@ func newItem(e event.Event) (runEvent, error) {
 	return runEvent{e.Seq, e.AtMS, e.Type, data}, err
 }
 
-// toolExecution is what the API returns about a call of a tool.
+// toolExecution is a call of a tool as the API returns it.
 type toolExecution struct {
 	ToolID    string           `json:"tool_id" doc:"The agent's own id for the call; may be empty"`
 	Tool      string           `json:"tool" example:"image_generation"`

@@ -251,7 +251,7 @@ func (h *handler) stepsView(c echo.Context, itemID int64) (view replay.View, err
 	return view, h.addSteps(ctx, &view)
 }
 
-// runSpan is what the API returns about a span.
+// runSpan is a span as the API returns it.
 type runSpan struct {
 	SpanID       string         `json:"span_id" example:"00f067aa0ba902b7"`
 	ParentSpanID *string        `json:"parent_span_id" doc:"null if the agent named none; the span with this id may be missing" example:"53995c3f42cd8ad8"`

@@ -13,7 +13,7 @@ import (
 	"wending/views/paths"
 )
 
-// toolUse is what the API returns about a task's use of a tool.
+// toolUse describes a task's use of a tool, as the API returns it.
 type toolUse struct {
 	Tool    string   `json:"tool" example:"search"`
 	Calls   int      `json:"calls" example:"120"`
@@ -24,7 +24,7 @@ type toolUse struct {
 	TotalMS *int64   `json:"duration_total_ms" doc:"Total duration of the calls, in milliseconds" example:"41000"`
 }
 
-// pathDifference is what the API returns about a run whose tool calls differ from the most common sequence.
+// pathDifference is a run whose tool calls differ from the most common sequence, as the API returns it.
 type pathDifference struct {
 	Number     int    `json:"number" doc:"Position of the question on the task's pages, from 1" example:"7"`
 	QuestionID string `json:"question_id" example:"q7"`

@@ -9,7 +9,7 @@ import (
 	"wending/db/people"
 )
 
-// AuditEntry is what the audit stores about a request.
+// AuditEntry is the audit's entry about a request.
 type AuditEntry = people.AuditEntry
 
 // AuditRecord is the entry of a request in progress, and the means to store it.

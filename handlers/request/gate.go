@@ -20,11 +20,11 @@ const Patience = 3 * time.Second
 type Gates struct {
 	// Files is for reading uploaded files and comparing the facts of answers: one slot per core, at least 2.
 	Files *Gate
-	// Imports is for uploading and storing the tasks of archives: 2 slots.
+	// Imports is for importing archives (including their upload), files of answers and review workbooks: 2 slots.
 	Imports *Gate
 	// Spans is for reading and storing agents' spans: 4 slots.
 	Spans *Gate
-	// Probes is for test calls to an agent from a page: 4 slots.
+	// Probes is for tests of agents, models, evaluators and channels: 4 slots.
 	Probes *Gate
 	// SignIns is for checking passwords: 16 slots, because a check is slow by design.
 	SignIns *Gate

@@ -27,7 +27,7 @@ const (
 	ConfirmedAction = "task.confirm_sensitive"
 )
 
-// confirmedContent is what the audit records about confirmed content: where it is, but not its text.
+// confirmedContent is the audit's record of confirmed content: where it is, but not its text.
 type confirmedContent struct {
 	// Action is the audit's action of the request.
 	Action string `json:"action"`

@@ -65,7 +65,7 @@ func (i *importInput) Resolve(ctx huma.Context) []error {
 	return nil
 }
 
-// imported is what the API returns about a task that was created from an archive.
+// imported is the response to importing an archive: the task that was created from it.
 type imported struct {
 	TaskID uuid.UUID     `json:"task_id" example:"6f0d3c1e-2b7a-4c55-9a60-0f4b8f6a1d21"`
 	Status db.TaskStatus `json:"status" enum:"SUCCEEDED,STOPPED,FAILED" example:"SUCCEEDED"`
