@@ -69,7 +69,8 @@ type Directory struct {
 	roles     []Grant
 }
 
-// NewDirectory checks the settings of a directory. It does not connect.
+// NewDirectory returns the directory with the given settings, or an error that says what is wrong with them. It does
+// not connect.
 func NewDirectory(config DirectoryConfig) (*Directory, error) {
 	d := &Directory{DirectoryConfig: config}
 	d.UserFilter = cmp.Or(d.UserFilter, DefaultUserFilter)
@@ -114,7 +115,8 @@ func NewDirectory(config DirectoryConfig) (*Directory, error) {
 	return d, nil
 }
 
-// checkAddress reads the URL. Errors do not contain it, because it could contain a password.
+// checkAddress parses the URL into the fields for connections. Errors do not contain the URL, because it may contain a
+// password.
 func (d *Directory) checkAddress() error {
 	u, err := url.Parse(d.URL)
 	if err != nil || u.Scheme != "ldap" && u.Scheme != "ldaps" || u.Hostname() == "" || u.User != nil ||
@@ -143,7 +145,7 @@ func (d *Directory) readAuthorities() error {
 	return nil
 }
 
-// checkFilter checks a filter that must contain one of the placeholders.
+// checkFilter returns an error unless a filter is valid and contains one of the placeholders.
 func checkFilter(setting, filter string, placeholders ...string) error {
 	if !slices.ContainsFunc(placeholders, func(one string) bool { return strings.Contains(filter, one) }) {
 		return fmt.Errorf("%s is %q, but must contain %s", setting, filter, strings.Join(placeholders, " or "))
@@ -252,7 +254,7 @@ func (a *consultation) bindService() error {
 // ids are the attributes that identify an entry permanently, even if it is renamed; objectGUID is binary.
 var ids = []string{"entryUUID", "objectGUID", "nsUniqueId", "ipaUniqueID"}
 
-// attributes are the attributes that are requested for a person's entry.
+// attributes lists the LDAP attributes to request for a person's entry.
 var attributes = append([]string{"uid", "sAMAccountName", "displayName", "cn", "mail", "memberOf", "userAccountControl",
 	"pwdAccountLockedTime", "nsAccountLock"}, ids...)
 

@@ -23,7 +23,7 @@ import (
 	"wending/views/system"
 )
 
-// Passkeys are the WebAuthn credentials of one site.
+// Passkeys handles the WebAuthn credentials of one site.
 type Passkeys struct{ site *webauthn.WebAuthn }
 
 // NewPasskeys returns the passkeys of the site at an address. It returns nil if browsers would not allow any there:

@@ -20,7 +20,7 @@ import (
 	"wending/jobs/identity"
 )
 
-// source is where accounts come from that are not created here: an OpenID Connect provider or an LDAP directory.
+// source is the origin of accounts that are not created here: an OpenID Connect provider or an LDAP directory.
 type source interface {
 	// issuer distinguishes the source's subjects from those of others.
 	issuer() string
@@ -32,7 +32,7 @@ type source interface {
 	askAgain(ctx context.Context, kept tokens) (said claims, next tokens, err error)
 }
 
-// source returns where accounts come from; nil means that they are created here.
+// source returns the origin of accounts; nil means that they are created here.
 func (c SignInConfig) source() source {
 	switch {
 	case c.OpenID != nil:

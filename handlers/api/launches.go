@@ -12,7 +12,7 @@ import (
 	"wending/handlers/rest"
 )
 
-// launch describes one launch of a task.
+// launch is a launch of a task, as the API returns it.
 type launch struct {
 	LaunchID string          `json:"launch_id" example:"0b7c2a54-6c0e-4f4c-8f3e-3c9d1a2b4e5f"`
 	Number   int             `json:"number" doc:"Number of the launch within its task, from 1" example:"2"`

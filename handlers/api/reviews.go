@@ -284,7 +284,7 @@ type assignInput struct {
 	}
 }
 
-// ReviewSettings are the settings that say how a task is reviewed.
+// ReviewSettings says how a task is reviewed.
 type ReviewSettings struct {
 	IsBlindReview    bool `json:"is_blind_review" doc:"True if pages hide evaluators' verdicts on an answer from a reviewer until the reviewer has judged it; the API always returns them" example:"true"`
 	HidesReviews     bool `json:"hides_reviews" required:"false" doc:"True if pages hide other people's verdicts on a question or an answer from a reviewer until the reviewer has judged it; the API always returns them" example:"true"`

@@ -206,7 +206,7 @@ func (c *checker) file(ctx context.Context) {
 	c.n.Dataset = set
 }
 
-// AppendedRows reads the questions to add to a task from a form's file. The error is a fault of the file.
+// AppendedRows returns the questions to add to a task, from a form's file. The error is a fault of the file.
 func AppendedRows(ctx context.Context, f *Upload, task db.Task) (set *dataset.Dataset, refused error) {
 	switch {
 	case f.Refused != nil:

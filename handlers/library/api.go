@@ -59,7 +59,7 @@ type Model struct {
 	LastTest
 }
 
-// Prices are the prices of a model's or agent's tokens.
+// Prices says how much a model's or agent's tokens cost.
 type Prices struct {
 	InputPrice  *string `json:"input_price" doc:"Price per million input tokens, a decimal number; null if unknown" example:"2.5"`
 	OutputPrice *string `json:"output_price" doc:"Price per million output tokens, a decimal number; null if unknown" example:"10"`

@@ -80,7 +80,7 @@ type ScheduledTask struct {
 	CompletedAt *rest.Moment            `json:"completed_at"`
 	Statistics  *db.TaskStatistics      `json:"statistics,omitempty" doc:"Absent while the copy runs"`
 	Variants    []measure.VariantPoints `json:"variants" doc:"The points of the trend, one per variant; empty while the copy runs"`
-	// Drifts are the metrics that drifted out of their limits at this firing.
+	// Drifts are the metrics whose moving average left its limits at this firing.
 	Drifts []measure.Drift `json:"drifts" nullable:"false" doc:"The metrics whose moving average left its limits at this firing; a change is listed (and announced) once, until the average has been back within its limits"`
 	// ConfigurationChanges are the differences between the configurations of this copy and the previous one.
 	ConfigurationChanges []measure.ConfigurationChange `json:"configuration_changes" nullable:"false" doc:"What changed since the previous firing in what is asked, which agents are asked, and how answers are judged"`
