@@ -275,7 +275,9 @@ func TestATaskIsWatchedStoppedResumedAndRetried(t *testing.T) {
 	b.requireAccessible("draft")
 	b.follows("#do-run")
 	b.sees(".toast-note", "任务已启动")
-	b.evaluate(`window.unbroken = true; document.getElementById("do-stop").focus()`, nil)
+	b.evaluate(`window.unbroken = true`, nil)
+	// a button may refuse the focus until the page has been drawn
+	b.awaits("the focus on #do-stop", `(document.getElementById("do-stop").focus(), document.activeElement.id === "do-stop")`)
 	b.sees(".gauge .count", "1 / 100")
 	b.sees(".tiles", "进行中")
 	b.do(chromedp.WaitVisible("#board .b-r"))
