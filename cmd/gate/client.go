@@ -32,6 +32,9 @@ type RefusalError struct {
 	Code    string   `json:"code"`
 	Message string   `json:"message"`
 	Details []Detail `json:"details"`
+	// Confirmation allows the same request to be sent again although it sends content that the project calls sensitive;
+	// empty for other refusals.
+	Confirmation string `json:"confirmation"`
 }
 
 // Detail is an error in one field, or in one row of the questions.
@@ -47,6 +50,9 @@ func (e *RefusalError) Error() string {
 		if detail.Row > 0 {
 			text += fmt.Sprintf("\n  row %d, %s: %s", detail.Row, detail.Column, detail.Message)
 		}
+	}
+	if e.Confirmation != "" {
+		text += "\n  to send exactly this content, add --confirm-sensitive " + e.Confirmation
 	}
 	return text
 }
@@ -99,7 +105,12 @@ func (c Client) sendJSON(ctx context.Context, method, path string, body, to any)
 }
 
 // Create saves the library entries that spec defines, then creates and starts its task, and returns the task's id.
-func (c Client) Create(ctx context.Context, spec Spec) (string, error) {
+// confirmation is the one of an earlier refusal; empty if there was none.
+func (c Client) Create(ctx context.Context, spec Spec, confirmation string) (string, error) {
+	path := "evaluation-tasks"
+	if confirmation != "" {
+		path += "?" + url.Values{"confirm_sensitive": {confirmation}}.Encode()
+	}
 	task := maps.Clone(spec.Task)
 	for kind, entries := range spec.Inline {
 		ids, _ := task[kind].([]string)
@@ -117,9 +128,9 @@ func (c Client) Create(ctx context.Context, spec Spec) (string, error) {
 	}
 	var err error
 	if spec.Dataset == "" {
-		err = c.sendJSON(ctx, http.MethodPost, "evaluation-tasks", task, &created)
+		err = c.sendJSON(ctx, http.MethodPost, path, task, &created)
 	} else {
-		err = c.upload(ctx, "evaluation-tasks", "dataset_file", spec.Dataset, task, &created)
+		err = c.upload(ctx, path, "dataset_file", spec.Dataset, task, &created)
 	}
 	var refusal *RefusalError
 	if errors.As(err, &refusal) {

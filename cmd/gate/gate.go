@@ -28,6 +28,8 @@ type Options struct {
 	RequireFit bool
 	// FailUnder are the limits, keyed by metric: maximums for latency and cost, minimums for all others.
 	FailUnder map[string]float64
+	// Confirmation allows sensitive content to be sent, as in RefusalError; empty if nothing was confirmed.
+	Confirmation string
 	// JUnit, Markdown and Out are the paths of output files; empty means none. StepSummary is a file to which the Markdown
 	// table is also appended.
 	JUnit, Markdown, StepSummary, Out string
@@ -56,7 +58,7 @@ func Run(ctx context.Context, client Client, o Options) error {
 	if err := o.check(ctx, client); err != nil {
 		return err
 	}
-	id, err := client.Create(ctx, o.Spec)
+	id, err := client.Create(ctx, o.Spec, o.Confirmation)
 	if err != nil {
 		return err
 	}

@@ -322,7 +322,7 @@ func TestFilesAreReadWithBounds(t *testing.T) {
 	require.ErrorContains(t, err, "/dev/zero is larger than 1 MB")
 	spec, err := specOf(t, "task_name: a\ndataset_file: /dev/zero\n")
 	require.NoError(t, err)
-	_, err = Client{Server: "http://127.0.0.1:9", HTTP: http.DefaultClient}.Create(t.Context(), spec)
+	_, err = Client{Server: "http://127.0.0.1:9", HTTP: http.DefaultClient}.Create(t.Context(), spec, "")
 	require.ErrorContains(t, err, "/dev/zero is larger than 64 MB")
 
 	reader, writer, err := os.Pipe()

@@ -30,6 +30,7 @@ type evalCommand struct {
 	RequireProof bool     `help:"Also fail unless the comparison shows that no metric with a margin is worse by its margin."`
 	RequireFit   bool     `help:"Also fail if a limit or margin relies on a judge that is not known to be fit to gate releases (κ with people of at least 0.7)."`
 	FailUnder    []string `placeholder:"metric=value" help:"Fail if a variant is below a limit, such as agreement=0.8, pass_rate=90% or item_pass=4/5 (of every question), or above one: latency_p90_ms=2000, cost=0.5. May be repeated."`
+	Confirm      string   `name:"confirm-sensitive" placeholder:"CONFIRMATION" help:"Send content that the project calls sensitive: the confirmation that the refusal named, which holds for the same content only."`
 	JUnit        string   `name:"junit" placeholder:"FILE" help:"Write a JUnit report for CI servers, with one case per question."`
 	Markdown     string   `placeholder:"FILE" help:"Write a table for a merge request; it is also appended to $GITHUB_STEP_SUMMARY."`
 	Out          string   `placeholder:"FILE.csv|xlsx|jsonl|html" help:"Write the report."`
@@ -98,7 +99,7 @@ func (c evalCommand) run(ctx context.Context, s *Settings, log *slog.Logger, std
 func (c evalCommand) options(spec gate.Spec, stdout io.Writer, stderr errorWriter) (gate.Options, error) {
 	options := gate.Options{
 		Spec: spec, Wait: c.Wait || c.Local, Baseline: cmp.Or(c.Baseline, spec.Baseline), Margins: maps.Clone(spec.Margins),
-		RequireProof: c.RequireProof, RequireFit: c.RequireFit,
+		RequireProof: c.RequireProof, RequireFit: c.RequireFit, Confirmation: c.Confirm,
 		FailUnder: maps.Clone(spec.FailUnder), JUnit: c.JUnit, Markdown: c.Markdown,
 		StepSummary: os.Getenv("GITHUB_STEP_SUMMARY"), Out: c.Out,
 		Result: stdout, Progress: stderr, IsTerminal: stderr.isTerminal(),

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"wending/db"
 	"wending/jobs/agent/agenttest"
 )
 
@@ -110,6 +111,27 @@ fail_under: {success_rate: 1}
 	require.Regexp(t, `ok   latency_p90_ms is \d+ ms, the limit is 60000 ms`, stdout)
 	code, _, stderr = eval(t, "-f", filepath.Join(folder, "none.yaml"))
 	require.Equal(t, 2, code, stderr)
+
+	// Content that the project calls sensitive is sent only with the confirmation that the refusal names.
+	calls = len(fake.Calls())
+	settings, err := http.NewRequestWithContext(t.Context(), http.MethodPut,
+		program.url+"/api/v1/projects/"+db.DefaultProject.String()+"/settings",
+		strings.NewReader(`{"review_reasons": [], "sensitive_patterns": ["五"], "sensitive_action": "confirm"}`))
+	require.NoError(t, err)
+	settings.Header.Set("Content-Type", "application/json")
+	answer, err := http.DefaultClient.Do(settings)
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	require.Equal(t, http.StatusOK, answer.StatusCode)
+	code, _, stderr = eval(t, server...)
+	require.Equal(t, 2, code, stderr)
+	require.Contains(t, stderr, "row 5, question")
+	_, confirmation, isNamed := strings.Cut(stderr, "add --confirm-sensitive ")
+	require.True(t, isNamed, stderr)
+	require.Len(t, fake.Calls(), calls)
+	code, stdout, stderr = eval(t, append(server, "--confirm-sensitive", strings.TrimSpace(confirmation))...)
+	require.Zero(t, code, stderr)
+	require.Contains(t, stdout, "task ")
 
 	isWorse.Store(false)
 	content, err := os.ReadFile(file)
