@@ -3,6 +3,7 @@ package library
 import (
 	"context"
 	"net/http"
+	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
@@ -140,7 +141,7 @@ func (e *endpoints) getEvaluatorVersion(ctx context.Context,
 	return &entryOutput[EvaluatorVersion]{newEvaluatorVersion(version)}, err
 }
 
-// maxJudged is the maximum length of an answer, in bytes, on which an evaluator can be tried.
+// maxJudged is the maximum length of an answer, in characters, on which an evaluator can be tried.
 const maxJudged = 1 << 20
 
 // subjectOf returns what an evaluator is tried on: the answer, variables, latency and tokens in a form.
@@ -151,7 +152,7 @@ func subjectOf(submitted *form.Upload) (subject evaluate.Subject, err error) {
 	for _, name := range []string{"question", "standard_answer"} {
 		subject.Values[name] = submitted.Values[name]
 	}
-	if subject.Answer = submitted.Values["answer"]; len(subject.Answer) > maxJudged {
+	if subject.Answer = submitted.Values["answer"]; utf8.RuneCountInString(subject.Answer) > maxJudged {
 		return subject, request.FieldFault("answer", request.LongTextUpTo(maxJudged))
 	}
 	if subject.LatencyMS, err = form.Whole(submitted, "latency_ms"); err != nil {

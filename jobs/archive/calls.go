@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -35,7 +36,7 @@ const (
 	maxEvent       = 24 << 20
 	maxToolsOfRun  = 1000
 	maxAssetsOfRun = 2000
-	// maxName limits names: in events in bytes, in tool calls in characters.
+	// maxName limits names, in characters.
 	maxName = 2000
 	// maxRaw is a limit in bytes that leaves room for the escape sequences in stored events.
 	maxRaw    = 8 * event.MaxRaw
@@ -307,10 +308,10 @@ func checkEvent(c *checker, member string, e event.Event) {
 	d := e.Data
 	for name, value := range map[string]string{"name": d.Name, "id": d.ID, "provider": d.Provider, "code": d.Code,
 		"media_type": d.MediaType, "kind": d.Kind, "path": d.Path} {
-		c.require(len(value) <= maxName, data+name, wantText, "Max", maxName)
+		c.require(utf8.RuneCountInString(value) <= maxName, data+name, wantText, "Max", maxName)
 	}
-	c.require(len(d.Message) <= maxMessage, data+"message", wantText, "Max", maxMessage)
-	c.require(len(d.URL) <= maxURL, data+"url", wantText, "Max", maxURL)
+	c.require(utf8.RuneCountInString(d.Message) <= maxMessage, data+"message", wantText, "Max", maxMessage)
+	c.require(utf8.RuneCountInString(d.URL) <= maxURL, data+"url", wantText, "Max", maxURL)
 	if d.Status != "" {
 		choose(c, data+"status", d.Status, event.ToolStates...)
 	}

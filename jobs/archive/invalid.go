@@ -96,10 +96,9 @@ const (
 
 // Wanted lists all keys that Error.Want may have.
 var Wanted = []string{
-	wantAddress, wantAmount, wantBoolean, wantBytes, wantChoice, wantCost, wantCount, wantJSON, wantKnown, wantList,
-	wantFile, wantMember, wantNumber, wantOnce, wantPath,
-	wantPoll, wantPrice, wantRate, wantRequired, wantRule, wantShare, wantStorable, wantString, wantText, wantTime,
-	wantTurn, wantUUID,
+	wantAdaptive, wantAddress, wantAmount, wantBoolean, wantBytes, wantChoice, wantCost, wantCount, wantFile, wantJSON,
+	wantKnown, wantList, wantMember, wantNumber, wantOnce, wantPath, wantPoll, wantPrice, wantRate, wantRequired,
+	wantRule, wantShare, wantStorable, wantString, wantText, wantTime, wantTurn, wantUUID,
 }
 
 // checker checks the values of one line and keeps the first error.
