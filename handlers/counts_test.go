@@ -21,6 +21,7 @@ import (
 	"github.com/xuri/excelize/v2"
 
 	"wending/db/dbtest"
+	"wending/jobs/agent/agenttest"
 	"wending/jobs/tasks"
 )
 
@@ -275,6 +276,39 @@ func TestATaskHasOneSetOfVerdictsAndFacts(t *testing.T) {
 	for where, count := range facts {
 		require.Equal(t, 2, count, where)
 	}
+}
+
+// A question of several variants has the riskiest level of any of them, however much the others' answers differ: pages,
+// the review and the API count the same questions.
+func TestAConflictOfOneVariantIsNotHiddenByAnother(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, true)
+	var agents []string
+	for name, script := range map[string]func(run byte) string{
+		"never alike": func(run byte) string { return strings.Repeat(string(rune('甲'+int(run)*97)), 30) },
+		"contradicts": func(run byte) string {
+			return map[bool]string{true: "应当在 14 日内付款。", false: "应当在 19 日内付款。"}[run < '4']
+		},
+	} {
+		fake := agenttest.New(t, func(w http.ResponseWriter, call agenttest.Call) {
+			agenttest.Stream(w, script(call.IdempotencyKey[len(call.IdempotencyKey)-1]))
+		})
+		agents = append(agents, s.entry(t, "POST", "agents",
+			object{"name": name, "protocol": "default", "url": fake.URL, "rate_limit": "unlimited"}, 201)["id"].(string))
+	}
+	id := s.create(t, "", map[string]string{"agents": strings.Join(agents, ","), "runs_per_item": "4",
+		"file@q.csv": "question_id,question,standard_answer\nq1,何时付款？,\n"})
+	s.awaitDone(t, id)
+	found := s.entry(t, "GET", "evaluation-tasks/"+id+"/results?level=facts", nil, 200)
+	require.EqualValues(t, 1, found["pagination"].(object)["total"])
+	for path, selector := range map[string]string{
+		"/results":  ".counts a[href$='filter=facts']",
+		"/report":   ".decision .sentences a[href$='filter=facts']",
+		"/review/1": ".stage[aria-current] b",
+	} {
+		require.Contains(t, s.get(t, "/tasks/"+id+path).page(t).Find(selector).Text(), "1", path)
+	}
+	require.Contains(t, s.get(t, "/tasks/"+id+"/review/1").page(t).Find(".stage[aria-current]").Text(), "关键信息不同")
 }
 
 // maxFirstVisit is the maximum number of bytes that the first visit to a page may transfer, scripts and styles

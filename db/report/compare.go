@@ -148,8 +148,8 @@ func (r Report) AnswerKeys(ctx context.Context, taskID uuid.UUID, variants ...in
 }
 
 // Test tests whether the questions of the pairs changed from one side to the other, and whether changes for which fresh
-// runs were made hold. It stores the outcomes in the pairs. The tests of the questions form one family, and those of the
-// confirmations another.
+// runs were made hold. It stores the outcomes in the pairs. The tests of the questions form one family, and those of
+// the confirmations another.
 func (r Report) Test(ctx context.Context, a, b Side, pairs []measure.Pair) error {
 	var keys [2]map[Asked][]string
 	if !measure.AreVerdicts(pairs) {

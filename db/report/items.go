@@ -113,6 +113,12 @@ var sorts = map[string]string{
 // Sorts lists the names of the orders of items.
 var Sorts = []string{"question_id", "risk", "agreement", "pass_rate", "latency"}
 
+// levelsByRisk are the levels in the order of riskOfQuestion, the riskiest first.
+var levelsByRisk = []measure.Level{
+	measure.Facts, measure.Different, measure.Wording, measure.Unknown, measure.Empty, measure.FormatOnly,
+	measure.Identical,
+}
+
 // riskOfQuestion orders question_statistics q by urgency for a reader: contradicting facts, then other differences;
 // among equals, contradictions of the standard answer, then the lower agreement.
 const riskOfQuestion = `

@@ -169,9 +169,9 @@ func summariseItems(isJudged, withMeasures bool, like string) string {
 		JOIN (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1) t ON true
 		WHERE task_id = $1 AND is_current AND ($4 = 0 OR variant = $4)
 		GROUP BY item_id) r ON r.item_id = i.id
-	LEFT JOIN ( -- of several variants: the least alike level, and the mean
-		SELECT q.item_id, max(q.answers) AS answers, (array_agg(q.level ORDER BY q.agreement NULLS LAST, q.variant))[1] AS
-		level, avg(q.agreement) AS agreement,
+	LEFT JOIN ( -- of several variants: the riskiest level, so that no conflict is hidden, and the mean of the agreement
+		SELECT q.item_id, max(q.answers) AS answers,
+			(array_agg(q.level ORDER BY array_position($6::text[], q.level)))[1] AS level, avg(q.agreement) AS agreement,
 			-- the same number of letters for each question
 			string_agg(left(q.letters, (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)), ''
 				ORDER BY q.variant) AS letters,
@@ -216,7 +216,7 @@ func (r Report) Summaries(ctx context.Context, task db.Task, variant int, text s
 	}
 	var summaries []Summary
 	statement, arguments := summariseItems(len(task.Evaluators) > 0, withMeasures, like),
-		[]any{task.ID, pg.Containing(text), searchedText, variant, text}
+		[]any{task.ID, pg.Containing(text), searchedText, variant, text, pq.Array(levelsByRisk)}
 	if text == "" {
 		if err := r.db.SelectContext(ctx, &summaries, statement, arguments...); err != nil {
 			return nil, pg.Classify("summarise the questions", err)
