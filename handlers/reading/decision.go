@@ -93,8 +93,11 @@ func (r Reader) differing(ctx context.Context, task db.Task, shown []report.Summ
 		one := summary.Differing{Number: item.Number, Question: items[item.ID].Question, Level: item.Level,
 			Reviews: reviews.OfQuestions[item.QuestionID]}
 		for _, variant := range questions[item.ID].Variants {
-			one.Facts = append(one.Facts, marks.Conflicts(variant.Facts)...)
-			one.Expected = append(one.Expected, variant.Expected...)
+			of := marks.VariantFacts{Conflicts: marks.Conflicts(variant.Facts), Expected: variant.Expected}
+			if task.TotalVariants > 1 {
+				of.Variant = variant.Variant
+			}
+			one.Facts = append(one.Facts, of)
 		}
 		list = append(list, one)
 	}

@@ -9,6 +9,7 @@ import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,7 +65,7 @@ func Stated(standardAnswer string, expected report.ExpectedFacts, differing repo
 			var templ_7745c5c3_Var2 string
 			templ_7745c5c3_Var2, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.facts"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 29, Col: 62}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 30, Col: 62}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var2))
 			if templ_7745c5c3_Err != nil {
@@ -89,7 +90,7 @@ func Stated(standardAnswer string, expected report.ExpectedFacts, differing repo
 					var templ_7745c5c3_Var3 string
 					templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.expected") + text.T(ctx, "word.colon") + about(fact))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 35, Col: 84}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 36, Col: 84}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var3))
 					if templ_7745c5c3_Err != nil {
@@ -107,7 +108,7 @@ func Stated(standardAnswer string, expected report.ExpectedFacts, differing repo
 					var templ_7745c5c3_Var4 string
 					templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(label)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 37, Col: 16}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 38, Col: 16}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var4))
 					if templ_7745c5c3_Err != nil {
@@ -122,7 +123,7 @@ func Stated(standardAnswer string, expected report.ExpectedFacts, differing repo
 					var templ_7745c5c3_Var5 string
 					templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(" ")
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 40, Col: 11}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 41, Col: 11}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var5))
 					if templ_7745c5c3_Err != nil {
@@ -154,14 +155,14 @@ func Stated(standardAnswer string, expected report.ExpectedFacts, differing repo
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = statedValue(shownText(fact, value), a.placeOf(value.Text)).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = statedValue(shownText(fact.Values, value), a.placeOf(value.Text)).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var8 string
 					templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(" ")
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 43, Col: 12}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 44, Col: 12}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
 					if templ_7745c5c3_Err != nil {
@@ -174,7 +175,7 @@ func Stated(standardAnswer string, expected report.ExpectedFacts, differing repo
 					var templ_7745c5c3_Var9 string
 					templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs("×" + strconv.Itoa(len(value.Runs)) + rareRuns(n, value.Runs))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 44, Col: 91}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 45, Col: 91}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
 					if templ_7745c5c3_Err != nil {
@@ -187,7 +188,7 @@ func Stated(standardAnswer string, expected report.ExpectedFacts, differing repo
 					var templ_7745c5c3_Var10 string
 					templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinStringErrs(" ")
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 45, Col: 12}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 46, Col: 12}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var10))
 					if templ_7745c5c3_Err != nil {
@@ -263,13 +264,19 @@ func without(label string, kind facts.Kind, values []string) string {
 
 // shownText returns the words of a value. It puts the bound before them if another value has the same words, because
 // "at least 60 days" and "at most 60 days" differ only in the bound.
-func shownText(fact measure.Fact, value measure.Value) string {
+func shownText(all []measure.Value, value measure.Value) string {
 	bound, _, hasBound := strings.Cut(value.Value, " ")
 	same := func(other measure.Value) bool { return other.Value != value.Value && other.Text == value.Text }
-	if hasBound && strings.ContainsAny(bound, "≥≤<>") && slices.ContainsFunc(fact.Values, same) {
+	if hasBound && strings.ContainsAny(bound, "≥≤<>") && slices.ContainsFunc(all, same) {
 		return bound + " " + value.Text
 	}
 	return value.Text
+}
+
+// withStandard returns the values of a contradicted fact of the standard answer: the standard answer's, which no run
+// states, then those of the answers.
+func withStandard(fact measure.ExpectedFact) []measure.Value {
+	return append([]measure.Value{{Value: fact.Value, Text: fact.Text}}, fact.Values...)
 }
 
 // HasOneStated reports whether Stated lists a single fact, which then needs no row of its own.
@@ -353,7 +360,7 @@ func statedValue(value, id string) templ.Component {
 			var templ_7745c5c3_Var12 templ.SafeURL
 			templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL("#" + id))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 159, Col: 35}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 166, Col: 35}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
 			if templ_7745c5c3_Err != nil {
@@ -366,7 +373,7 @@ func statedValue(value, id string) templ.Component {
 			var templ_7745c5c3_Var13 string
 			templ_7745c5c3_Var13, templ_7745c5c3_Err = templ.JoinStringErrs(unmarked(value))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 159, Col: 55}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 166, Col: 55}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var13))
 			if templ_7745c5c3_Err != nil {
@@ -380,7 +387,7 @@ func statedValue(value, id string) templ.Component {
 			var templ_7745c5c3_Var14 string
 			templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinStringErrs(unmarked(value))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 161, Col: 19}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 168, Col: 19}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var14))
 			if templ_7745c5c3_Err != nil {
@@ -440,7 +447,7 @@ func agrees(isStandard bool) templ.Component {
 			var templ_7745c5c3_Var16 string
 			templ_7745c5c3_Var16, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.facts.standard"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 187, Col: 62}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 194, Col: 62}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var16))
 			if templ_7745c5c3_Err != nil {
@@ -485,7 +492,7 @@ func moreConflicts(count int) templ.Component {
 			var templ_7745c5c3_Var18 string
 			templ_7745c5c3_Var18, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.facts.more", "Count", count-maxConflicts))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 194, Col: 84}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 201, Col: 84}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var18))
 			if templ_7745c5c3_Err != nil {
@@ -529,7 +536,7 @@ func omitted(title string, omissions []measure.Fact, write func(measure.Fact) st
 		var templ_7745c5c3_Var20 string
 		templ_7745c5c3_Var20, templ_7745c5c3_Err = templ.JoinStringErrs(title + text.T(ctx, "word.colon"))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 201, Col: 37}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 208, Col: 37}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var20))
 		if templ_7745c5c3_Err != nil {
@@ -553,7 +560,7 @@ func omitted(title string, omissions []measure.Fact, write func(measure.Fact) st
 			var templ_7745c5c3_Var21 string
 			templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.JoinStringErrs(write(fact))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 206, Col: 22}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 213, Col: 22}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var21))
 			if templ_7745c5c3_Err != nil {
@@ -572,7 +579,7 @@ func omitted(title string, omissions []measure.Fact, write func(measure.Fact) st
 			var templ_7745c5c3_Var22 string
 			templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.facts.more", "Count", len(omissions)-maxOmissions))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 209, Col: 79}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 216, Col: 79}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var22))
 			if templ_7745c5c3_Err != nil {
@@ -618,7 +625,7 @@ func Expected(expected report.ExpectedFacts) templ.Component {
 			var templ_7745c5c3_Var24 string
 			templ_7745c5c3_Var24, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.expected"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 218, Col: 73}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 225, Col: 73}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var24))
 			if templ_7745c5c3_Err != nil {
@@ -641,7 +648,7 @@ func Expected(expected report.ExpectedFacts) templ.Component {
 					var templ_7745c5c3_Var25 string
 					templ_7745c5c3_Var25, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.expected") + text.T(ctx, "word.colon"))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 222, Col: 70}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 229, Col: 70}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var25))
 					if templ_7745c5c3_Err != nil {
@@ -660,7 +667,7 @@ func Expected(expected report.ExpectedFacts) templ.Component {
 					var templ_7745c5c3_Var26 string
 					templ_7745c5c3_Var26, templ_7745c5c3_Err = templ.JoinStringErrs(label)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 225, Col: 33}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 232, Col: 33}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var26))
 					if templ_7745c5c3_Err != nil {
@@ -673,27 +680,24 @@ func Expected(expected report.ExpectedFacts) templ.Component {
 					var templ_7745c5c3_Var27 string
 					templ_7745c5c3_Var27, templ_7745c5c3_Err = templ.JoinStringErrs(" ")
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 226, Col: 11}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 233, Col: 11}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var27))
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 37, " ")
-					if templ_7745c5c3_Err != nil {
-						return templ_7745c5c3_Err
-					}
 				}
+				all := withStandard(fact)
 				var templ_7745c5c3_Var28 string
-				templ_7745c5c3_Var28, templ_7745c5c3_Err = templ.JoinStringErrs(unmarked(fact.Text))
+				templ_7745c5c3_Var28, templ_7745c5c3_Err = templ.JoinStringErrs(unmarked(shownText(all, all[0])))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 228, Col: 26}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 236, Col: 39}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var28))
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 38, " ")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 37, " ")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -701,44 +705,44 @@ func Expected(expected report.ExpectedFacts) templ.Component {
 					var templ_7745c5c3_Var29 string
 					templ_7745c5c3_Var29, templ_7745c5c3_Err = templ.JoinStringErrs(" → ")
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 230, Col: 15}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 238, Col: 15}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var29))
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 39, " <span class=\"is-rare\">")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 38, " <span class=\"is-rare\">")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var30 string
-					templ_7745c5c3_Var30, templ_7745c5c3_Err = templ.JoinStringErrs(unmarked(value.Text))
+					templ_7745c5c3_Var30, templ_7745c5c3_Err = templ.JoinStringErrs(unmarked(shownText(all, value)))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 231, Col: 50}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 239, Col: 61}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var30))
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 40, " <span class=\"quiet\">")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 39, " <span class=\"quiet\">")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var31 string
 					templ_7745c5c3_Var31, templ_7745c5c3_Err = templ.JoinStringErrs(runsText(value.Runs))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 231, Col: 95}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 239, Col: 106}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var31))
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, "</span></span>")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 40, "</span></span>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 42, "</li>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, "</li>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -747,7 +751,7 @@ func Expected(expected report.ExpectedFacts) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 43, "</ul>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 42, "</ul>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -802,6 +806,14 @@ func Conflicts(facts report.Facts) report.Facts {
 	return conflicts
 }
 
+// VariantFacts are facts in the answers of one variant: those on which the answers contradict each other, and those of the
+// standard answer that they contradict. Variant is 0 if the question has only one.
+type VariantFacts struct {
+	Variant   int
+	Conflicts report.Facts
+	Expected  report.ExpectedFacts
+}
+
 // line is a fact on which answers contradict each other or the standard answer, for one line.
 type line struct {
 	// label is the words around the fact.
@@ -810,66 +822,141 @@ type line struct {
 	isAgainst bool
 	// values are the stated values: the most common one first or, if only the standard answer has its value, that one.
 	values []lineValue
+	// variants are the variants whose answers differ in this way, as in VariantFacts.
+	variants []int
 }
 
-// lineValue is a value of a fact with what is known about it.
+// lineValue is a value of a fact with the runs that state it, which are none if only the standard answer has it.
 type lineValue struct {
 	text string
-	// runs says how many runs state the value and, unless it is the most common one, which; empty if only the standard
-	// answer has it.
-	runs string
+	// runs are the runs of the line's first variant; count is the number of runs of all its variants.
+	runs  []int
+	count int
 	// isStandard reports that the value is among those of several answers and also the standard answer's.
 	isStandard bool
 }
 
 // linesOf returns a line for each fact on which answers contradict each other, then a line for each further fact of the
-// standard answer that they contradict; a line that several variants have in common appears once.
-func linesOf(expected report.ExpectedFacts, conflicts report.Facts) (lines []line) {
-	add := func(one line) {
-		if !slices.ContainsFunc(lines, one.equals) {
-			lines = append(lines, one)
+// standard answer that they contradict. Variants whose answers state the same values share a line.
+func linesOf(all []VariantFacts) (lines []line) {
+	for _, of := range all {
+		for _, fact := range of.Conflicts {
+			standard := coveredBy(fact, of.Expected)
+			one := lineOf(about(fact), fact.Values, of.Variant)
+			one.isAgainst = standard != nil
+			for n, value := range fact.Values {
+				one.values[n].isStandard = standard != nil && standard.Value == value.Value
+			}
+			lines = withLine(lines, one)
 		}
 	}
-	for _, fact := range conflicts {
-		standard := coveredBy(fact, expected)
-		one := line{label: about(fact), isAgainst: standard != nil}
-		for n, value := range fact.Values {
-			one.values = append(one.values, lineValue{
-				text:       unmarked(shownText(fact, value)),
-				runs:       "×" + strconv.Itoa(len(value.Runs)) + rareRuns(n, value.Runs),
-				isStandard: standard != nil && standard.Value == value.Value,
-			})
+	for _, of := range all {
+		for _, fact := range alone(of.Expected, of.Conflicts) {
+			one := lineOf(aboutExpected(fact), withStandard(fact), of.Variant)
+			one.isAgainst = true
+			lines = withLine(lines, one)
 		}
-		add(one)
-	}
-	for _, fact := range alone(expected, conflicts) {
-		one := line{label: aboutExpected(fact), isAgainst: true, values: []lineValue{{text: unmarked(fact.Text)}}}
-		for _, value := range fact.Values {
-			one.values = append(one.values, lineValue{text: unmarked(value.Text), runs: runsText(value.Runs)})
-		}
-		add(one)
 	}
 	return lines
 }
 
-func (l line) equals(other line) bool {
-	return l.label == other.label && l.isAgainst == other.isAgainst && slices.Equal(l.values, other.values)
+// lineOf returns a line about a fact in the answers of a variant.
+func lineOf(label string, values []measure.Value, variant int) line {
+	made := line{label: label, variants: []int{variant}}
+	for _, value := range values {
+		text := unmarked(shownText(values, value))
+		made.values = append(made.values, lineValue{text: text, runs: value.Runs, count: len(value.Runs)})
+	}
+	return made
+}
+
+// withLine adds a line of one variant to others: to another variant's line with the same values if there is one.
+func withLine(lines []line, added line) []line {
+	for n := range lines {
+		switch to := &lines[n]; {
+		case !to.hasValuesOf(added):
+		case !slices.Contains(to.variants, added.variants[0]):
+			to.add(added)
+			return lines
+		case len(to.variants) == 1 && slices.EqualFunc(to.values, added.values, lineValue.equals):
+			return lines
+		}
+	}
+	return append(lines, added)
+}
+
+// hasValuesOf reports whether two lines are about the same values of a fact, in any order.
+func (l line) hasValuesOf(other line) bool {
+	return l.label == other.label && l.isAgainst == other.isAgainst && len(l.values) == len(other.values) &&
+		!slices.ContainsFunc(other.values, func(value lineValue) bool { return l.indexOf(value) < 0 })
+}
+
+func (l line) indexOf(value lineValue) int {
+	return slices.IndexFunc(l.values, func(own lineValue) bool {
+		return own.text == value.text && own.isStandard == value.isStandard && (own.count == 0) == (value.count == 0)
+	})
+}
+
+// add adds another variant's runs; the value with the most runs comes first, after the standard answer's if no run has it.
+func (l *line) add(other line) {
+	for _, value := range other.values {
+		l.values[l.indexOf(value)].count += value.count
+	}
+	slices.SortStableFunc(l.values, func(a, b lineValue) int {
+		return cmp.Or(cmp.Compare(min(a.count, 1), min(b.count, 1)), cmp.Compare(b.count, a.count))
+	})
+	l.variants = append(l.variants, other.variants...)
+}
+
+func (v lineValue) equals(other lineValue) bool {
+	return v.text == other.text && v.isStandard == other.isStandard && slices.Equal(v.runs, other.runs)
+}
+
+// isConflict reports whether answers contradict each other, and not only the standard answer.
+func (l line) isConflict() bool { return l.values[0].count > 0 }
+
+// runs writes how many runs state a value, and which ones unless it is the most common one; the runs of several variants
+// are only counted.
+func (l line) runs(n int) string {
+	value := l.values[n]
+	switch which := runsText(value.runs); {
+	case value.count == 0:
+		return ""
+	case len(l.variants) > 1 || n == 0:
+		return "×" + strconv.Itoa(value.count)
+	case l.isConflict():
+		return "×" + strconv.Itoa(value.count) + " " + which
+	default:
+		return which
+	}
+}
+
+// of writes the variants; empty if the question has only one.
+func (l line) of(locale text.Locale) string {
+	if l.variants[0] == 0 {
+		return ""
+	}
+	numbers := make([]string, len(l.variants))
+	for n, variant := range l.variants {
+		numbers[n] = strconv.Itoa(variant)
+	}
+	return locale.Text("summary.listed", "Count", len(numbers), "Numbers", strings.Join(numbers, locale.Text("word.list")))
 }
 
 // separator returns the text between the values: an arrow if the first value is only in the standard answer, so that it
 // points to what the answers state, and a dot otherwise.
 func (l line) separator() string {
-	if l.values[0].runs == "" {
-		return " → "
+	if l.isConflict() {
+		return " · "
 	}
-	return " · "
+	return " → "
 }
 
 // text returns the line as plain text.
 func (l line) text(locale text.Locale) string {
 	values := make([]string, len(l.values))
 	for n, value := range l.values {
-		values[n] = strings.TrimSpace(value.text + " " + value.runs)
+		values[n] = strings.TrimSpace(value.text + " " + l.runs(n))
 		if value.isStandard {
 			values[n] += " " + locale.Text("results.facts.standard")
 		}
@@ -877,6 +964,9 @@ func (l line) text(locale text.Locale) string {
 	about := l.about(locale)
 	if l.label != "" {
 		about += " "
+	}
+	if of := l.of(locale); of != "" {
+		values[len(values)-1] += " · " + of
 	}
 	return about + strings.Join(values, l.separator())
 }
@@ -890,8 +980,8 @@ func (l line) about(locale text.Locale) string {
 }
 
 // LineTexts returns the lines about a question's facts as plain text.
-func LineTexts(locale text.Locale, expected report.ExpectedFacts, conflicts report.Facts) (lines []string) {
-	for _, line := range linesOf(expected, conflicts) {
+func LineTexts(locale text.Locale, all []VariantFacts) (lines []string) {
+	for _, line := range linesOf(all) {
 		lines = append(lines, line.text(locale))
 	}
 	return lines
@@ -900,7 +990,7 @@ func LineTexts(locale text.Locale, expected report.ExpectedFacts, conflicts repo
 // FactLines lists the facts of a question on which answers contradict each other or the standard answer, one per line;
 // if there are more than limit, the rest is only counted. If answers of two tasks are shown, of names the task of
 // these.
-func FactLines(of string, expected report.ExpectedFacts, conflicts report.Facts, limit int) templ.Component {
+func FactLines(of string, all []VariantFacts, limit int) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -921,69 +1011,69 @@ func FactLines(of string, expected report.ExpectedFacts, conflicts report.Facts,
 			templ_7745c5c3_Var32 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		lines := linesOf(expected, conflicts)
+		lines := linesOf(all)
 		for _, line := range lines[:min(len(lines), limit)] {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 44, "<div class=\"fact-line\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 43, "<div class=\"fact-line\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			if of != "" {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 45, "<b>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 44, "<b>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var33 string
 				templ_7745c5c3_Var33, templ_7745c5c3_Err = templ.JoinStringErrs(of)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 389, Col: 11}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 483, Col: 11}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var33))
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 46, "</b> ")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 45, "</b> ")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 47, "<span class=\"quiet\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 46, "<span class=\"quiet\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var34 string
 			templ_7745c5c3_Var34, templ_7745c5c3_Err = templ.JoinStringErrs(line.about(text.LocaleOf(ctx)))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 391, Col: 55}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 485, Col: 55}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var34))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 48, "</span> ")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 47, "</span> ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			for n, value := range line.values {
 				if n > 0 {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 49, "<span class=\"quiet\">")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 48, "<span class=\"quiet\">")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var35 string
 					templ_7745c5c3_Var35, templ_7745c5c3_Err = templ.JoinStringErrs(strings.TrimSpace(line.separator()))
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 394, Col: 62}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 488, Col: 62}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var35))
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 50, "</span>")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 49, "</span>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 51, " ")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 50, " ")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -992,7 +1082,7 @@ func FactLines(of string, expected report.ExpectedFacts, conflicts report.Facts,
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 52, "<b class=\"")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 51, "<b class=\"")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -1005,40 +1095,40 @@ func FactLines(of string, expected report.ExpectedFacts, conflicts report.Facts,
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 53, "\">")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 52, "\">")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var38 string
 				templ_7745c5c3_Var38, templ_7745c5c3_Err = templ.JoinStringErrs(value.text)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 396, Col: 56}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 490, Col: 56}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var38))
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 54, "</b> <span class=\"quiet\">")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 53, "</b> <span class=\"quiet\">")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var39 string
-				templ_7745c5c3_Var39, templ_7745c5c3_Err = templ.JoinStringErrs(value.runs)
+				templ_7745c5c3_Var39, templ_7745c5c3_Err = templ.JoinStringErrs(line.runs(n))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 397, Col: 36}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 491, Col: 38}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var39))
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 55, "</span> ")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 54, "</span> ")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var40 string
 				templ_7745c5c3_Var40, templ_7745c5c3_Err = templ.JoinStringErrs(" ")
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 398, Col: 9}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 492, Col: 9}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var40))
 				if templ_7745c5c3_Err != nil {
@@ -1048,40 +1138,63 @@ func FactLines(of string, expected report.ExpectedFacts, conflicts report.Facts,
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 56, " ")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 55, " ")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var41 string
 				templ_7745c5c3_Var41, templ_7745c5c3_Err = templ.JoinStringErrs(" ")
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 400, Col: 9}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 494, Col: 9}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var41))
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 56, " ")
+				if templ_7745c5c3_Err != nil {
+					return templ_7745c5c3_Err
+				}
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 57, "</div>")
+			if of := line.of(text.LocaleOf(ctx)); of != "" {
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 57, "<span class=\"quiet\">")
+				if templ_7745c5c3_Err != nil {
+					return templ_7745c5c3_Err
+				}
+				var templ_7745c5c3_Var42 string
+				templ_7745c5c3_Var42, templ_7745c5c3_Err = templ.JoinStringErrs("· " + of)
+				if templ_7745c5c3_Err != nil {
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 497, Col: 36}
+				}
+				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var42))
+				if templ_7745c5c3_Err != nil {
+					return templ_7745c5c3_Err
+				}
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 58, "</span>")
+				if templ_7745c5c3_Err != nil {
+					return templ_7745c5c3_Err
+				}
+			}
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 59, "</div>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		}
 		if len(lines) > limit {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 58, "<div class=\"fact-line quiet\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 60, "<div class=\"fact-line quiet\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			var templ_7745c5c3_Var42 string
-			templ_7745c5c3_Var42, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.facts.more", "Count", len(lines)-limit))
+			var templ_7745c5c3_Var43 string
+			templ_7745c5c3_Var43, templ_7745c5c3_Err = templ.JoinStringErrs(text.T(ctx, "results.facts.more", "Count", len(lines)-limit))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 405, Col: 93}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/facts.templ`, Line: 502, Col: 93}
 			}
-			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var42))
+			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var43))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 59, "</div>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 61, "</div>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -703,7 +703,7 @@ func comparedFindings(c Comparison, pair ComparedPair) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = marks.FactLines(text.T(ctx, "compare.b"), pair.B.Expected, marks.Conflicts(pair.B.Facts), 3).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = marks.FactLines(text.T(ctx, "compare.b"), []marks.VariantFacts{{Conflicts: marks.Conflicts(pair.B.Facts), Expected: pair.B.Expected}}, factsNamed).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
