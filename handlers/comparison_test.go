@@ -178,7 +178,7 @@ func TestLongAnswersAreComparedAsAWhole(t *testing.T) {
 		ids = append(ids, id)
 	}
 	page := s.get(t, "/comparison?a="+ids[0]+"&b="+ids[1]).page(t)
-	require.NotContains(t, page.Find(".segments").Text(), "回答相同")
+	require.NotContains(t, page.Find(".segments").Text(), "主要回答相同")
 	require.Contains(t, page.Find("article").Text(), "差异在后面")
 	require.Equal(t, 2, page.Find("article .answers a[href*=runs]").Length(), "the whole of both can be read")
 	page = s.get(t, "/comparison?a="+ids[0]+"&b="+ids[0]+"&question=1").page(t)

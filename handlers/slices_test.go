@@ -264,8 +264,8 @@ func TestAReportIsGroupedByAColumn(t *testing.T) {
 	require.Contains(t, string(s.fragment(t, fold).body), "&#34;question&#34;")
 }
 
-// A column of many values is offered if questions share them: with the most frequent values, and the chosen one. A
-// column in which every question differs is not.
+// A column of many values is offered if questions share them: any value can be typed, and the most frequent ones are
+// proposed. A column in which every question differs is not offered.
 func TestAColumnOfManyValuesIsOffered(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, true)
@@ -284,14 +284,15 @@ func TestAColumnOfManyValuesIsOffered(t *testing.T) {
 	s.awaitDone(t, id)
 	last := fmt.Sprintf("topic %02d", 2*shared+single-1)
 	page := s.get(t, "/tasks/"+id+"/results?"+url.Values{"column.topic": {last}}.Encode()).page(t)
-	require.Zero(t, page.Find(`select[name="column.source"]`).Length())
-	options := page.Find(`select[name="column.topic"] option`).Map(func(_ int, o *goquery.Selection) string {
+	require.Zero(t, page.Find(`[name="column.source"]`).Length())
+	field := page.Find(`input[name="column.topic"]`)
+	options := page.Find("datalist#" + field.AttrOr("list", "") + " option").Map(func(_ int, o *goquery.Selection) string {
 		return o.AttrOr("value", "")
 	})
-	require.Len(t, options, 1+50+1)
-	require.Equal(t, "shared 00", options[1])
-	require.Equal(t, "topic 24", options[1+shared])
-	require.Equal(t, last, page.Find(`select[name="column.topic"] option[selected]`).AttrOr("value", ""))
+	require.Len(t, options, 50)
+	require.Equal(t, "shared 00", options[0])
+	require.Equal(t, "topic 24", options[shared])
+	require.Equal(t, last, field.AttrOr("value", ""), "a value beyond those that are proposed")
 	require.Equal(t, 1, page.Find(".result").Length())
 
 	values := s.get(t, "/tasks/"+id+"/report?by=topic").page(t).Find("#slices tbody tr th").Map(

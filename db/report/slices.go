@@ -33,6 +33,21 @@ type Slice struct {
 	Variants []SliceVariant
 }
 
+// SlicedLevels returns the levels whose questions are counted in a table of slices, facts first: those of answers that
+// differ, and those without answers to compare if there are any. Identical and format-only answers are counted
+// together.
+func SlicedLevels(of []Slice) []measure.Level {
+	levels := []measure.Level{measure.Facts, measure.Different, measure.Wording}
+	for _, level := range []measure.Level{measure.Empty, measure.Unknown} {
+		if slices.ContainsFunc(of, func(slice Slice) bool {
+			return slices.ContainsFunc(slice.Variants, func(v SliceVariant) bool { return v.Levels[string(level)] > 0 })
+		}) {
+			levels = append(levels, level)
+		}
+	}
+	return levels
+}
+
 // SliceVariant holds the statistics of one variant over one slice.
 type SliceVariant struct {
 	VariantStatistics
