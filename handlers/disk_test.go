@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -22,6 +23,7 @@ func TestNothingBeginsOnAFullDisk(t *testing.T) {
 	free.Store(50 << 30)
 	s := newSiteAt(t, dbtest.URL(t), 2, handlers.Access{}, func(config *handlers.Config) {
 		config.Space = func() (blob.Space, error) { return blob.Space{Free: free.Load(), Total: size}, nil }
+		config.NextBackup = func(time.Time) time.Time { return time.Date(2031, 5, 6, 7, 8, 0, 0, time.UTC) }
 	})
 	fake := agenttest.New(t, func(w http.ResponseWriter, _ agenttest.Call) { agenttest.Stream(w, "ok") })
 	done := s.create(t, fake.URL, map[string]string{"file@q.csv": "question,standard_answer\nq,a\n", "runs_per_item": "1"})
@@ -29,6 +31,8 @@ func TestNothingBeginsOnAFullDisk(t *testing.T) {
 	archive := s.get(t, api+"/"+done+"/archive")
 	require.Equal(t, http.StatusOK, archive.StatusCode)
 	require.Contains(t, string(s.get(t, "/storage").body), "已用 50%")
+	backup := s.get(t, "/storage").page(t).Find("p:contains(下次定时备份)").Text()
+	require.Contains(t, backup, "2031-05-06 15:08")
 
 	free.Store(9 << 30)
 	require.Contains(t, string(s.get(t, "/storage").body), "达到 95% 后")

@@ -88,6 +88,8 @@ type Config struct {
 	// HistoryDays is how many days replaced runs are kept, and UploadDays is how many days files are kept after their task
 	// has ended; 0 means forever.
 	HistoryDays, UploadDays int
+	// NextBackup returns the time of the first scheduled backup after a given time; nil if no backups are scheduled.
+	NextBackup func(after time.Time) time.Time
 	// DefaultLang is used until a user picks a language.
 	DefaultLang string
 	// DemoURL is the demo agent's address, DemoModelsURL is the base URL of the models that it imitates, and DemoTicket is
@@ -291,7 +293,7 @@ func (s *Server) mount(e *echo.Echo) {
 			Version: s.Version}}
 	transfer.RegisterPages(compressed, transfers)
 	web.RegisterStorage(compressed, web.StorageConfig{Store: s.Store, Files: s.Files, Space: s.Space,
-		HistoryDays: s.HistoryDays, UploadDays: s.UploadDays, Version: s.Version})
+		HistoryDays: s.HistoryDays, UploadDays: s.UploadDays, NextBackup: s.NextBackup, Version: s.Version})
 	s.signIns = access.SignInConfig{
 		People: people.New(s.Store), Cases: identity.New(s.Store), Guard: s.guard, Sealer: s.Sealer, OpenID: s.Access.OpenID,
 		Directory: s.Access.Directory, Passkeys: s.Access.Passkeys, Version: s.Version, Log: s.Log,

@@ -187,6 +187,12 @@ func (s *Settings) backupPlan() (next func(time.Time) time.Time, place blob.Stor
 	return next, place, nil
 }
 
+// nextBackup returns the schedule of backups, as in backupPlan.
+func (s *Settings) nextBackup() func(time.Time) time.Time {
+	next, _, _ := s.backupPlan() // an error has been reported at the start
+	return next
+}
+
 // backUpEvery is how often a process checks whether a scheduled backup is due.
 const backUpEvery = 20 * time.Second
 

@@ -471,9 +471,9 @@ func (p *program) serve(ctx context.Context, stdout io.Writer) error {
 		Space: p.settings.space, AssetBytes: p.settings.AssetBytes, SensitivePatterns: p.settings.sensitivePatterns(),
 		Defaults: p.defaults, DefaultLang: p.settings.DefaultLang, RateCeiling: p.settings.RateCeiling,
 		MaxActiveTasks: p.settings.MaxActive, ScheduleMinutes: p.settings.ScheduleMin, MonthCost: p.settings.MonthCost,
-		HistoryDays: p.settings.HistoryDays, UploadDays: p.settings.UploadDays, DemoURL: p.demoURL,
-		DemoModelsURL: p.demoModelsURL, DemoTicket: p.demoTicket, Hosts: p.settings.names(), Access: access,
-		HasTools: p.settings.MCP == "on", HasSpans: p.settings.OTLPReceiver,
+		HistoryDays: p.settings.HistoryDays, UploadDays: p.settings.UploadDays, NextBackup: p.settings.nextBackup(),
+		DemoURL: p.demoURL, DemoModelsURL: p.demoModelsURL, DemoTicket: p.demoTicket, Hosts: p.settings.names(),
+		Access: access, HasTools: p.settings.MCP == "on", HasSpans: p.settings.OTLPReceiver,
 		DatabaseURL: p.directURL, Closing: changing.Done(), Retired: p.retired, Registry: p.registry, Tracer: p.tracer,
 		Report: reportError, Version: buildVersion(), Log: p.log,
 	})

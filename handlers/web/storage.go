@@ -26,7 +26,9 @@ type StorageConfig struct {
 	// HistoryDays is how many days replaced runs are kept, and UploadDays is how many days files are kept after their task
 	// has ended; 0 means forever.
 	HistoryDays, UploadDays int
-	Version                 string
+	// NextBackup returns the time of the first scheduled backup after a given time; nil if no backups are scheduled.
+	NextBackup func(after time.Time) time.Time
+	Version    string
 }
 
 type storagePage struct {
@@ -58,6 +60,9 @@ func (h *storagePage) show(c echo.Context) error {
 	}
 	if h.Space != nil {
 		measured.Space, _ = h.Space() // an error is logged elsewhere, and the page then shows no disk space
+	}
+	if h.NextBackup != nil {
+		measured.NextBackupAt = h.NextBackup(time.Now())
 	}
 	frame := pages.Frame(c, h.Version, pages.Locale(c).Text("storage.title"), ui.SectionSystem)
 	frame.Styles = []string{"list.css"}

@@ -1,5 +1,5 @@
 // Package system renders the pages of the installation: workers, storage, sign-in, accounts, projects, tokens, links
-// and the audit.
+// and the audit log.
 package system
 
 import (
@@ -122,7 +122,7 @@ type Project struct {
 	SensitivePatterns []string
 }
 
-// Audit is a page of the audit.
+// Audit is a page of the audit log.
 type Audit struct {
 	Entries []people.AuditEntry
 	// Actor, Action, Object, From and To are the typed filters.
@@ -252,7 +252,7 @@ func statusName(locale text.Locale, status int) string {
 	return locale.Text("audit.failed")
 }
 
-// ActionName returns the text for an action of the audit.
+// ActionName returns the text for an action of the audit log.
 func ActionName(locale text.Locale, action string) string {
 	if slices.Contains(OwnActions, action) {
 		return locale.Text("action." + action)
