@@ -112,7 +112,7 @@ func writeJUnit(w io.Writer, r report, checks []check) error {
 	return encoder.Encode(all)
 }
 
-// properties returns the description of the task and the numbers of a variant as JUnit properties.
+// properties returns the description of the task and the statistics of a variant as JUnit properties.
 func (r report) properties(of variant) []property {
 	list := []property{{"task", r.ID}, {"url", r.URL}, {"baseline", r.Baseline}}
 	for _, metric := range Metrics {

@@ -10,7 +10,7 @@ const (
 	// frame is the maximum time, in milliseconds, between two pieces of text that are merged into one event: no
 	// reader notices the difference.
 	frame = 16
-	// thinFrame replaces frame once a run has many events or nothing can be stored.
+	// thinFrame replaces frame while a log is thinned: once a run has many events, or many bytes wait to be stored.
 	thinFrame = 1000
 	// manyEvents is the number above which a run's events are thinned; maxEvents and maxBytes limit how much of a run
 	// is kept.

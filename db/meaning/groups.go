@@ -83,7 +83,7 @@ func (g Groups) keyOf(answer []byte) []byte {
 	return binary.BigEndian.AppendUint16(nil, uint16(group))
 }
 
-// numbersOf computes the numbers of one variant; keys are equal for answers of one group.
+// numbersOf computes the statistics of one variant; keys are equal for answers of one group.
 func numbersOf(answers []measure.Answer, keys [][]byte) (one Numbers) {
 	var counted [][]byte
 	missing, answered := false, 0

@@ -216,7 +216,8 @@ func (r round) isBeaten(n int) bool {
 	return false
 }
 
-// rank finds the leader among all variants except the seldom ones, and compares the others with it; nil without one.
+// rank finds the leader, which is none of the variants in seldom, and compares all others with it; nil if there is
+// none.
 func (r round) rank(seldom []int, matters Matters) *Ranking {
 	leading := slices.Clone(r.means)
 	for _, n := range seldom {

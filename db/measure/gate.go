@@ -32,10 +32,10 @@ type GateResult struct {
 	Adjusted *float64
 }
 
-// GatedNumbers are the names of the numbers of a comparison (Comparison.Numbers) that a gate decides on.
+// GatedNumbers are the names of the statistics of a comparison (Comparison.Numbers) that a gate decides on.
 var GatedNumbers = []string{"agreement", "meaning_agreement", "success_rate", "pass_share", "score", "latency_ms"}
 
-// Gated decides on the numbers of a comparison, which form one gate. Results and margins are keyed by name.
+// Gated decides on the statistics of a comparison, which form one gate. Results and margins are keyed by name.
 func (c Comparison) Gated(margins map[string]float64) map[string]GateResult {
 	numbers, tests, results := c.Numbers(), make([]GateTest, len(GatedNumbers)), map[string]GateResult{}
 	for n, name := range GatedNumbers {

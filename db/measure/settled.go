@@ -9,7 +9,7 @@ const DefaultConfidence = 0.95
 const mostVotes = 20
 
 // IsSettled reports whether more runs of a question are unlikely to change its most common answer: first and second
-// are the numbers of runs that gave its two most common answers. The question is settled if I₀.₅(first + 1, second +
+// are how many runs gave each of its two most common answers. The question is settled if I₀.₅(first + 1, second +
 // 1), the chance that the leader is not the most common answer, is at most 1 − confidence (Adaptive-Consistency,
 // arXiv:2305.11860).
 func IsSettled(first, second int, confidence float64) bool {
@@ -41,7 +41,7 @@ func SettledFrom(confidence float64) []int {
 	return least
 }
 
-// Votes returns the numbers of runs that gave the two most common answers; letters has a letter for each run, as in
+// Votes returns how many runs gave each of the two most common answers; letters has a letter for each run, as in
 // Question.Letters.
 func Votes(letters string) (first, second int) {
 	counts := map[rune]int{}

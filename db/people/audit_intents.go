@@ -45,7 +45,7 @@ func (l AuditLog) Drop(ctx context.Context, id uuid.UUID) error {
 	return pg.Classify("drop a pending audit entry", err)
 }
 
-// Hold keeps begun actions from being considered lost.
+// Hold keeps actions in progress from being considered lost.
 func (l AuditLog) Hold(ctx context.Context, begun []uuid.UUID) error {
 	_, err := l.db.ExecContext(ctx, `UPDATE audit_intents SET alive_at = now() WHERE id = ANY ($1)`, pq.Array(begun))
 	return pg.Classify("keep pending audit entries", err)

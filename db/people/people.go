@@ -71,8 +71,8 @@ type People struct{ db *pg.Pool }
 // New returns the people in a store's database.
 func New(store *db.Store) People { return People{store.Pool()} }
 
-// changesChannel carries a notification whenever rights change through an account, a membership, a session, a token
-// or a link.
+// changesChannel carries a notification whenever a change to an account, a membership, a session, a token or a link
+// changes someone's rights.
 const changesChannel = "wending_access"
 
 // ListenForChanges calls changed whenever rights change, in any process, until ctx ends. It also calls changed when

@@ -134,7 +134,7 @@ func (r Report) Between(ctx context.Context, a, b Side, pairs []measure.Pair, wi
 	return nil
 }
 
-// findEarlier searches the 500 tasks before a launch's task for the newest one on the same dataset.
+// findEarlier searches the 500 tasks before a launch's task for the newest one that has ended, on the same dataset.
 const findEarlier = `
 	SELECT t.id AS b, e.id AS a, least(t.total_variants, e.total_variants) AS variants
 	FROM launches l

@@ -110,7 +110,7 @@ var sorts = map[string]string{
 		WHERE r.item_id = i.id AND r.is_current AND r.status = 'SUCCEEDED' AND (:variant = 0 OR r.variant = :variant))`,
 }
 
-// Sorts lists the names of the orders of items.
+// Sorts lists the valid values of Filter.Sort, without the - of descending order.
 var Sorts = []string{"question_id", "risk", "agreement", "pass_rate", "latency"}
 
 // levelsByRisk are the levels in the order of riskOfQuestion, the riskiest first.

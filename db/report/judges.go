@@ -30,7 +30,7 @@ type JudgeNumbers struct {
 // fewestForScale is the minimum number of rated answers for suspecting a judge's scale.
 const fewestForScale = 5
 
-// Judges returns the numbers of a task's judges, keyed by evaluator number. Default ratings do not count towards the
+// Judges returns the statistics of a task's judges, keyed by evaluator number. Default ratings do not count towards the
 // scale.
 func (r Report) Judges(ctx context.Context, task db.Task) (map[int]JudgeNumbers, error) {
 	const read = `

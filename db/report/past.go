@@ -47,7 +47,8 @@ func (r Report) Past(ctx context.Context, libraryID uuid.UUID) (Past, error) {
 	return past, pg.Classify("read the usage of runs", err)
 }
 
-// PastOfJudge returns the means, per vote, over the most recent evaluations by judges that use a saved model.
+// PastOfJudge returns the mean latency and tokens per vote of judges that use a saved model, over evaluations in the
+// newest tasks that use it.
 func (r Report) PastOfJudge(ctx context.Context, modelID uuid.UUID) (Past, error) {
 	const read = `
 		SELECT avg(latency_ms / votes) AS latency_ms, avg(input_tokens / votes) AS input_tokens,

@@ -123,7 +123,7 @@ func (s Summary) Contradicts() Contradiction {
 }
 
 // The columns about an item's runs; countVerdicts is read only for tasks with evaluators, and measureAnswers only on
-// request. The length of a text can be read without reading the text.
+// request. octet_length does not read the text itself.
 const (
 	countRuns     = `count(*) AS runs, count(*) FILTER (WHERE status <> 'SUCCEEDED') AS failures`
 	countVerdicts = `, count(passed) FILTER (WHERE run_index <= runs_per_item) AS judged,

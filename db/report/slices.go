@@ -63,7 +63,7 @@ type SliceVariant struct {
 // whole is the index of the slice that contains all questions.
 const whole = -1
 
-// readSliceStatistics returns the numbers of each variant over each slice and over all questions. It reads the runs
+// readSliceStatistics returns the statistics of each variant over each slice and over all questions. It reads the runs
 // of the task $1 once, grouped by the slices $3 of the items $2; the whole is the sum of the groups. Percentiles and
 // intervals are computed later from the runs' numbers, which are collected in arrays in the same order; -1 stands for
 // an unknown one. Scores are collected if $4 is true, with default ratings if $5 is true.
@@ -153,7 +153,7 @@ const readSliceStatistics = `
 	WHERE t.id = $1
 	ORDER BY n.slice DESC, v.number`
 
-// unknownPercentiles are placeholders for the columns that are computed later from the numbers of the runs.
+// unknownPercentiles are placeholders for the columns that are computed later from the values of the runs.
 const unknownPercentiles = `NULL::float8 AS latency_p50_ms, NULL::float8 AS latency_p90_ms, NULL::float8 AS latency_p99_ms,
 			NULL::float8 AS first_token_p50_ms, NULL::float8 AS tokens_per_second, NULL::float8 AS longest_silence_p50_ms`
 
@@ -185,7 +185,7 @@ func (i *integers) Scan(column any) error {
 	return nil
 }
 
-// collected holds the numbers of one variant over one slice, with the numbers of its runs.
+// collected holds the statistics of one variant over one slice, and the values of its individual runs.
 type collected struct {
 	Slice int
 	VariantStatistics
@@ -208,7 +208,7 @@ type ofRuns struct {
 	Scores pq.Float64Array `db:"run_scores"`
 }
 
-// add appends the numbers of other runs.
+// add appends the values of other runs.
 func (o *ofRuns) add(other ofRuns) {
 	o.Items, o.Verdicts, o.Latencies = append(o.Items, other.Items...), append(o.Verdicts, other.Verdicts...),
 		append(o.Latencies, other.Latencies...)
@@ -317,7 +317,7 @@ func (r Report) CompareBy(ctx context.Context, second db.Task, place int,
 	return compared, nil
 }
 
-// NumbersBy returns the numbers of a task as a whole and for each value of a column; place is the column's position,
+// NumbersBy returns the statistics of a task as a whole and for each value of a column; place is the column's position,
 // from 1. Default ratings of judges are included if withDefaults is true.
 func (r Report) NumbersBy(ctx context.Context, task db.Task, place int,
 	withDefaults bool) (numbers Numbers, err error) {

@@ -13,7 +13,7 @@ import (
 	"wending/db/pg"
 )
 
-// VariantStatistics are the numbers of one variant, computed from its current runs (metrics.md). A number is nil if
+// VariantStatistics describes one variant, computed from its current runs (metrics.md). A number is nil if
 // it is unknown.
 type VariantStatistics struct {
 	Number      int    `db:"number" json:"number" doc:"Number of the variant; 1 for a plain task" example:"1"`

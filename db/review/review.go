@@ -245,7 +245,7 @@ func (r Reviews) History(ctx context.Context, itemID int64) (versions []Version,
 	return versions, pg.Classify("list the versions of reviews", err)
 }
 
-// SignOff records that a reviewer has finished a report, with the verdicts on questions at that time.
+// SignOff records that a reviewer has finished a report, with the number of each verdict at that time.
 type SignOff struct {
 	ID       int64  `db:"id"`
 	Reviewer string `db:"reviewer"`

@@ -25,11 +25,11 @@ type Filter struct {
 	Drafts, WithoutDrafts bool
 	// NameContains matches anywhere in the name, without regard to case.
 	NameContains string
-	// WithoutCopies leaves out tasks that schedules created. CopiesOf selects the tasks that one schedule created;
-	// uuid.Nil selects all tasks.
+	// WithoutCopies leaves out tasks that schedules created.
 	WithoutCopies bool
 	// Newest leaves out all copies of a schedule but its newest.
-	Newest   bool
+	Newest bool
+	// CopiesOf selects the tasks that one schedule created; uuid.Nil selects all tasks.
 	CopiesOf uuid.UUID
 	// Dataset selects the tasks on one set of questions, Agent those that call one agent or model; empty keys select all.
 	Dataset DatasetKey

@@ -46,7 +46,7 @@ func CheckDump(ctx context.Context, dump io.Reader, patience time.Duration) erro
 		return err
 	}
 	var said bytes.Buffer
-	command := exec.CommandContext(ctx, path, "--file=/dev/null") // all of it becomes statements that nobody reads
+	command := exec.CommandContext(ctx, path, "--file=/dev/null") // the dump is converted to SQL, which is discarded
 	command.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C.UTF-8"}
 	command.Stdin, command.Stderr = stalling{dump, stall, patience}, &said
 	if err := command.Run(); err != nil {

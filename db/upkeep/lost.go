@@ -15,7 +15,8 @@ import (
 
 // Lost is an object whose secrets no key opens any more.
 type Lost struct {
-	// Kind is "provider", "model", "agent", "channel", "task", or "session" of an account that signed in at the provider.
+	// Kind is "provider", "model", "agent", "channel", "task" or "session": the session of an account that signed in
+	// through an identity provider.
 	Kind string
 	ID   uuid.UUID
 	// Number is the target's number within its task.

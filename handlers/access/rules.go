@@ -29,18 +29,18 @@ const (
 	installation right = "installation"
 )
 
-// Rule states who may use a route, and how its requests are recorded in the audit.
+// Rule states who may use a route, and how its requests are recorded in the audit log.
 type Rule struct {
 	right right
 	// object is the kind of object in the route's path, which determines the project: "task" or a table of the
 	// library; "task?" means a task that the query may name. It is empty if the path names no object.
 	object string
-	// action is the route's action in the audit; if it is empty, requests are not recorded.
+	// action is the route's action in the audit log; if it is empty, requests are not recorded.
 	action string
 }
 
 // rules lists every route with the required right, the object in its path ("-" means none), and its action in
-// the audit. The server does not start if a route is missing here.
+// the audit log. The server does not start if a route is missing here.
 var rules = parse(`
 GET    /healthz                                          public        -
 GET    /livez                                            public        -
@@ -349,7 +349,7 @@ DELETE /api/v1/TABLE/:id            ROLE    TABLE  KIND.remove
 `)
 }
 
-// Actions returns the names of all actions that the audit records for routes, sorted.
+// Actions returns the names of all actions that the audit log records for routes, sorted.
 func Actions() (actions []string) {
 	for _, rule := range rules {
 		if rule.action != "" && !slices.Contains(actions, rule.action) {

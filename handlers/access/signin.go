@@ -172,7 +172,7 @@ const refusedAction = "sign-in.refused"
 
 // noteRefusal records that a passkey or the provider did not authenticate a user; name is the account's, if there is
 // one. Such refusals do not count as failed attempts, because an office could otherwise lock itself out. Above a limit
-// per address they only increase a counter, because anyone could otherwise fill the audit.
+// per address they only increase a counter, because anyone could otherwise fill the audit log.
 func (h *handler) noteRefusal(ctx context.Context, name string) error {
 	info := request.From(ctx)
 	address := network(info.Actor.Address)
@@ -320,7 +320,7 @@ func (h *handler) begin(c echo.Context, user people.User, session people.Session
 	return nil
 }
 
-// askToLeave answers links to the sign-out with a page, because signing out requires a click.
+// askToLeave shows a page to those who follow a link to the sign-out address, because signing out requires a click.
 func (h *handler) askToLeave(c echo.Context) error {
 	frame := pages.Frame(c, h.Version, pages.Locale(c).Text("logout.do"), "")
 	frame.Styles = []string{"form.css", "people.css"}

@@ -28,7 +28,7 @@ func replaced(f *Upload) (names []string) {
 	return names
 }
 
-// guarded saves an entry with save and records the changes in the audit. It refuses a form that replaces stored
+// guarded saves an entry with save and records the changes in the audit log. It refuses a form that replaces stored
 // secrets, unless its sender is an administrator.
 func guarded[T any](
 	ctx context.Context, kind entries.Kind[T], row *T, f *Upload,

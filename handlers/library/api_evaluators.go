@@ -57,7 +57,7 @@ type VersionRecord struct {
 	Tasks   []TaskRecord `json:"tasks" nullable:"false" doc:"The tasks that these answers belong to, newest first"`
 }
 
-// TaskRecord contains the numbers of a task's answers by the verdicts of an evaluator and of people.
+// TaskRecord counts a task's answers by the verdicts of an evaluator and of people.
 type TaskRecord struct {
 	TaskID    uuid.UUID        `json:"task_id"`
 	TaskName  string           `json:"task_name" example:"周报助手 v1.2"`
@@ -168,7 +168,7 @@ func subjectOf(submitted *form.Upload) (subject evaluate.Subject, err error) {
 	return subject, nil
 }
 
-// newVerdict returns the verdict of a rule, other than a judge, that was tried.
+// newVerdict returns the verdict that a rule gave when it was tried.
 func newVerdict(locale text.Locale, kind evaluate.Kind, v evaluate.Verdict) export.Evaluation {
 	e := export.Evaluation{Kind: string(kind), Status: string(v.Status), Score: v.Score, Passed: v.Passed,
 		Reason: locale.Reason(v.Reason)}

@@ -205,7 +205,7 @@ const excerpt = 2000
 // differencesWithin is the maximum time for computing the differences between the answers on a page.
 const differencesWithin = 50 * time.Millisecond
 
-// trend returns the page that shows how the numbers of a schedule's copies have changed over time.
+// trend returns the page that shows how the statistics of a schedule's copies have changed over time.
 func (h *handler) trend(c echo.Context, row entries.Schedule) (*saved.TrendPage, error) {
 	ctx, l, store := c.Request().Context(), pages.Locale(c), h.Library.Tasks.Store
 	place := paths.LibraryEntry(string(saved.Schedules), row.ID)
@@ -343,8 +343,8 @@ func (h *handler) firings(ctx context.Context, found []entries.Firing) (shown []
 	return shown, nil
 }
 
-// changes adds to the page the questions that changed between the two firings in the query; by default, at the newest
-// firing.
+// changes adds to the page the questions that changed between the two firings in the query. By default, these
+// are the newest firing and the one before it.
 func (h *handler) changes(c echo.Context, page *saved.TrendPage, scheduleID uuid.UUID) error {
 	pair, err := form.ReadPair(c.QueryParam(form.PairSince), c.QueryParam(form.PairAt))
 	if err != nil {

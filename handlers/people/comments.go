@@ -154,7 +154,7 @@ func (h *handler) listComments(c echo.Context) error {
 		Pager: pager}))
 }
 
-// onComment calls act with a comment of a task, named by the ids in a path, and records the change in the audit.
+// onComment calls act with a comment of a task, named by the ids in a path, and records the change in the audit log.
 func (h *handler) onComment(ctx context.Context, taskID, commentID string,
 	act func(comments review.Reviews, task db.Task, id int64) error) (db.Task, error) {
 	task, err := request.Task(ctx, h.Store, taskID)

@@ -281,7 +281,7 @@ func (h *handler) applySettings(ctx context.Context, before people.Project,
 	return project, nil, nil
 }
 
-// view returns the settings in the form that the audit shows.
+// view returns the settings in the form that the audit log shows.
 func (s Settings) view() map[string]any {
 	return map[string]any{"review_reasons": s.ReviewReasons, "smallest_points": *s.SmallestPoints,
 		"smallest_percent": *s.SmallestPercent, "trace_url": *s.TraceURL,

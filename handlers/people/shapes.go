@@ -151,7 +151,7 @@ type NewShare struct {
 	URL string `json:"url" doc:"Returned only in this response" example:"https://wending.example/shared/4TVBHZ5QKJ2MWXN7R3CPLDA6EF"`
 }
 
-// Record is an entry of the audit.
+// Record is an entry of the audit log.
 type Record struct {
 	Seq         int64           `json:"seq" doc:"Number of the entry: 1, 2, 3 … without gaps" example:"17"`
 	At          rest.Moment     `json:"at"`

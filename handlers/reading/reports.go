@@ -364,7 +364,7 @@ func (r Reports) nameOf(ctx context.Context, id uuid.UUID, known map[uuid.UUID]s
 	return task.Name, nil
 }
 
-// levelCounts returns the numbers of questions at each level as text; levels without questions are left out.
+// levelCounts returns how many questions are at each level, as text; levels without questions are left out.
 func levelCounts(locale text.Locale, statistics db.TaskStatistics) string {
 	var parts []string
 	for _, level := range measure.Levels {

@@ -97,5 +97,5 @@ func addFields(fields map[string]any, row reflect.Value) {
 	}
 }
 
-// Same reports whether two values of AuditFields are equal, so that the audit records no change.
+// Same reports whether two values of AuditFields are equal, so that the audit log records no change.
 func Same(a, b any) bool { return reflect.DeepEqual(a, b) }

@@ -36,8 +36,8 @@ type confirmedContent struct {
 	Places []tasks.SensitiveMatch `json:"places"`
 }
 
-// Confirmed reports whether a request confirms the sensitive content that it would send. It records in the audit what
-// was confirmed, or that the content is forbidden.
+// Confirmed reports whether a request confirms the sensitive content that it would send. It records in the audit log
+// log what was confirmed, or that the content is forbidden.
 func Confirmed(ctx context.Context, found *tasks.SensitiveError) bool {
 	record, isRecorded := ctx.Value(auditKey{}).(*AuditRecord)
 	if found.Confirmation == "" {

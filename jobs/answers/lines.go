@@ -213,7 +213,7 @@ func (b *builder) reportRun(line, index int, text json.RawMessage, titles map[st
 	return b.add(line, columnRun, index, run)
 }
 
-// decode reads a JSON value of a tool's file into a struct. Members of an unexpected type stay empty.
+// decode reads a JSON value from an evaluation tool's file into a struct. Members of an unexpected type stay empty.
 func decode(text json.RawMessage, into any) { _ = json.Unmarshal(text, into) }
 
 // isMistyped reports whether decoding JSON failed only because some members have an unexpected type. The other members

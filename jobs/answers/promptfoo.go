@@ -11,7 +11,7 @@ import (
 	"wending/jobs/dataset"
 )
 
-// maxResults is the maximum number of results of a tool's file.
+// maxResults is the maximum number of results in a file that an evaluation tool wrote.
 const maxResults = 200_000
 
 // promptfooFile is the file that promptfoo eval -o results.json writes (version 3 of its results).
@@ -240,7 +240,7 @@ func oneLine(text string) string {
 	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7F }), " ")
 }
 
-// count reads a count from a tool's file; nil if it is missing or out of range.
+// count reads a count from an evaluation tool's file; nil if it is missing or out of range.
 func count(number json.Number) *int {
 	if number == "" {
 		return nil

@@ -57,10 +57,10 @@ type oneEvent event.Event
 func (oneEvent) listName() string { return "events" }
 func (oneEvent) listLimit() int   { return maxEventsOfLine }
 
-// toolLine is a line of the part toolsName.
+// toolLine is a line of the part toolsName: a tool call of a run.
 type toolLine upkeep.ArchivedTool
 
-// assetLine is a line of the part assetsName.
+// assetLine is a line of the part assetsName: a file in an answer.
 type assetLine struct {
 	upkeep.ArchivedAsset
 	CreatedAt *moment `json:"created_at"`
@@ -69,7 +69,7 @@ type assetLine struct {
 	File string `json:"file,omitempty"`
 }
 
-// sampleLine is a line of the part samplesName.
+// sampleLine is a line of the part samplesName: a random sample for reviewers.
 type sampleLine struct {
 	Seed         int64            `json:"seed"`
 	IsStratified bool             `json:"is_stratified"`

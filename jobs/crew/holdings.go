@@ -56,7 +56,7 @@ func (h *Holdings) release(units []db.Unit, failed error) {
 			delete(h.units, unit.ID)
 		}
 	}
-	if failed != nil { // set last: a comparison that still found the units in h.units would not return them
+	if failed != nil { // not before h.mu is locked: a comparison could still find the units in h.units
 		h.mayDiffer.Store(true)
 	}
 }

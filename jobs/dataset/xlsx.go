@@ -306,7 +306,7 @@ func (p *zipParts) readSheets(name string, relations map[string]relation, book *
 	parts, count := map[string]bool{}, 0
 	return p.scan(name, func(part *xmlPart) error {
 		return part.elements(func(start xml.StartElement) error {
-			switch name := start.Name.Local; { // nested as workbook, sheets, sheet; extensions may use these names elsewhere
+			switch name := start.Name.Local; { // the depth counts, because extensions may use these names elsewhere
 			case part.depth == 2 && name == "workbookPr":
 				book.numbers.is1904 = isTrue(attribute(start, "date1904"))
 			case part.depth == 3 && name == "sheet":

@@ -149,7 +149,7 @@ func Explain(err error) string {
 	return reason.Because("config.field", wrong.Field)
 }
 
-// wrong returns the error for a field, with an explanation for users: a sentence of package reason and its values.
+// wrong returns the error for a field. key and values name a sentence of package reason that explains it to users;
 // cause is for logs and may be nil.
 func wrong(field string, cause error, key string, values ...string) *ConfigError {
 	because := reason.Because(key, values...)

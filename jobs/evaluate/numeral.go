@@ -369,7 +369,7 @@ func powerOf(base *big.Rat, exponent string) *big.Rat {
 	return value
 }
 
-// quotient returns a fraction; nil if it divides by 0.
+// quotient returns a fraction; nil if it divides by 0 or a number is too long.
 func quotient(numerator, denominator string) *big.Rat {
 	above, below := rational(numerator), rational(denominator)
 	if above == nil || below == nil || below.Sign() == 0 {

@@ -107,8 +107,7 @@ func RangeOf(name string) (least, most int) {
 	return least, most
 }
 
-// Validate returns the faults in settings: numbers, what happens after a failed turn, and the maximum cost. Forms,
-// archives and the use cases all call it.
+// Validate returns the faults in all settings. Forms, archives and the use cases all call it.
 func (s Settings) Validate() []*InvalidError {
 	var all refusals
 	for _, number := range s.Numbers() {

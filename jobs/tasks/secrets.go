@@ -28,7 +28,8 @@ type Target struct {
 	Poll *protocol.Poll
 }
 
-// Each secret is sealed for its target and for one of these fields, so that it cannot be moved to another.
+// Each secret is sealed for its target with one of these suffixes, headers without one, so that it cannot be moved to
+// another field.
 const (
 	payloadPlace  = "/payload"
 	queryPlace    = "/query"

@@ -517,8 +517,8 @@ func (s *Service) launch(ctx context.Context, by db.Actor, task db.Task, kind db
 	}, "launch requested", "kind", kind)
 }
 
-// begin stores a launch under the current rate limits, unless a budget is exhausted (*BudgetError), logs it with
-// additional values, and wakes a worker. It returns the task in its new state.
+// begin stores a launch if mayLaunch allows it, logs the message done with values, and wakes a worker. It returns the
+// task in its new state.
 func (s *Service) begin(
 	ctx context.Context, by db.Actor, task db.Task, store func(db.NewLaunch) (uuid.UUID, error), done string,
 	values ...any,

@@ -39,8 +39,8 @@ const (
 	maxFormattedPage = 8 << 20
 )
 
-// Formatter formats texts as Markdown or JSON. Agents' texts are hostile: only the kinds of nodes handled here become
-// elements, there are no links or images, and HTML stays text.
+// Formatter turns texts in Markdown or JSON into HTML. Agents' texts are hostile: only the kinds of nodes handled here
+// become elements, there are no links or images, and HTML stays text.
 type Formatter struct {
 	deadline time.Time
 	left     int // how many bytes of HTML the page may still have

@@ -395,7 +395,8 @@ func title(heading string) string {
 	return strings.TrimSpace(strings.ReplaceAll(strings.TrimLeft(heading, "# "), "**", ""))
 }
 
-// firstOf returns the first place where an answer differs in more than form, and the number of such places.
+// firstOf returns the first place where an answer differs in more than form, preferably one where the answer has text,
+// and the number of such places.
 func (a *Aligned) firstOf(answer int) (unit blocks.Unit, other blocks.Other, count int) {
 	for _, p := range a.places {
 		for _, one := range p.units {

@@ -17,7 +17,8 @@ import (
 	"wending/views/text"
 )
 
-// name returns a variant's name with its number; for a plain task, the task's name.
+// name returns a variant's number and name. A task's only variant has no number, and that of a plain task has the
+// task's name.
 func (s Summary) name(row report.VariantStatistics) string {
 	if len(s.Numbers) == 1 {
 		if row.Name != "" {

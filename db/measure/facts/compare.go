@@ -16,7 +16,7 @@ const (
 	sameRepeated  = 0.4  // one of the two values also occurs elsewhere in the other answer
 	sameStray     = 0.8  // both answers contain one of the two values
 	sameSet       = 0.60 // mutually exclusive words
-	sameLimit     = 0.50 // one value, limited in two directions
+	sameLimit     = 0.50 // one value, a minimum in one answer and a maximum in the other
 	sameOnlyLimit = 0.30 // the same, if each answer has the value once
 	sameOnlyEvent = 0.25 // one value, which each answer has once, before an event and after it
 	sameBare      = 0.10 // one value, without its unit in one answer

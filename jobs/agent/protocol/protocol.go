@@ -402,7 +402,7 @@ func (s *strict) done() {
 	}
 }
 
-// close records the protocol's own end.
+// close records that the protocol's end marker has arrived.
 func (s *strict) close() {
 	s.isOwn, s.hasEnded = true, true
 	s.transcript.ended()

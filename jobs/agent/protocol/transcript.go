@@ -62,7 +62,7 @@ type transcript struct {
 
 	isOver bool // the rest of the response is not read
 
-	// endedAt is when the protocol's own end arrived; onEnd, if not nil, is called at that moment.
+	// endedAt is when the protocol's end marker arrived; onEnd, if not nil, is called at that moment.
 	endedAt time.Time
 	onEnd   func()
 
@@ -87,7 +87,7 @@ func newTranscript(protocol Protocol) *transcript {
 	return t
 }
 
-// ended records that the protocol's own end marker has arrived.
+// ended records that the protocol's end marker has arrived.
 func (t *transcript) ended() {
 	if t.endedAt.IsZero() {
 		t.endedAt = time.Now()
@@ -229,7 +229,7 @@ func (t *transcript) cutShort(text []byte, broken error) (answer Answer, ok bool
 	return Answer{}, false
 }
 
-// withoutEnd returns the answer for a stream that stopped before the protocol's own end.
+// withoutEnd returns the answer for a stream that stopped before the protocol's end marker.
 func (t *transcript) withoutEnd(text []byte, end string) Answer {
 	message := "The stream ended without " + end
 	if len(t.Excerpt) > 0 {
