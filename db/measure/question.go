@@ -71,7 +71,7 @@ type Value struct {
 
 // Revision is the revision of the rules that Assess applies. Questions assessed under an earlier revision are
 // assessed again.
-const Revision = 14
+const Revision = 15
 
 // Assess sums up the answers to a question for each variant; each variant has one answer for each of its runs.
 // Equal answers have the same letter in all variants. differences describe how to turn answer A into each of the

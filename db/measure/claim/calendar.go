@@ -82,7 +82,13 @@ func (d *Document) calendar(i int, n number, to int) int {
 		}
 	case r == '/' && next == n.To && value >= 1 && value <= 31:
 		second, after := d.smallNumber(next + 1)
-		if second < 1 || second > 31 || d.At(after) != '/' {
+		if second < 1 || second > 31 {
+			break
+		}
+		if d.At(after) != '/' {
+			if d.isInSlashedRange(i, value, second, after) {
+				return d.addDate(i, after, date{month: value, day: second})
+			}
 			break
 		}
 		year, end := d.year(after + 1)
@@ -115,6 +121,48 @@ func (d *Document) calendar(i int, n number, to int) int {
 		}
 	}
 	return i
+}
+
+// isInSlashedRange reports whether the month/day between i and end is one end of a range such as 10/1–4/30 or
+// 10/1—次年4/1 (to 1 April of the next year). Without a day after the 12th or a word for the next year, as in 1/2–3/4,
+// these may be fractions.
+func (d *Document) isInSlashedRange(i, month, day, end int) bool {
+	if month > 12 || passage.IsDigit(d.At(end)) || d.At(i-1) == '/' {
+		return false
+	}
+	for k := len(d.Claims) - 1; k >= max(0, len(d.Claims)-2); k-- { // 次年 (the next year) may be a claim in between
+		if x := &d.Claims[k]; x.Class == ClassDate && x.date.day > 0 {
+			if from, _ := d.acrossDash(x.To); from == i {
+				return true
+			}
+		}
+	}
+	next, isNextYear := d.acrossDash(end)
+	last, after := d.smallNumber(next)
+	if next == end || last < 1 || last > 12 || d.At(after) != '/' {
+		return false
+	}
+	lastDay, after := d.smallNumber(after + 1)
+	return lastDay >= 1 && lastDay <= 31 && d.At(after) != '/' && !passage.IsDigit(d.At(after)) &&
+		(isNextYear || day > 12 || lastDay > 12)
+}
+
+// acrossDash returns the position after the dash at i and after a word for the next year that follows it, and whether
+// there is such a word; i if there is no dash.
+func (d *Document) acrossDash(i int) (end int, isNextYear bool) {
+	end = d.Blanks(i)
+	from := end
+	for end < from+2 && strings.ContainsRune("-–—~～至到", d.At(end)) {
+		end++
+	}
+	if end == from {
+		return i, false
+	}
+	end = d.Blanks(end)
+	if d.Has(end, "次年") || d.Has(end, "翌年") {
+		return d.Blanks(end + 2), true
+	}
+	return end, false
 }
 
 func (d *Document) comma(i int) int {

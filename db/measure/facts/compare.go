@@ -730,14 +730,13 @@ func (c *comparison) contradiction(i, j int, kind Kind) {
 	c.a.isTurned[c.a.Claims[i].Sentence] = c.a.isTurned[c.a.Claims[i].Sentence] || kind == Polarity
 }
 
-// isIdiom reports whether a fact is 一 with a measure word, as in 再加一张 (add another one) and 扣一次 (deduct once), or
-// 第一次 (the first time). An answer may leave it out, although it contradicts a different number in the same place.
+// idioms are words with a number that state no quantity: for the first time, the next day, the next year, a piece.
+var idioms = []string{"第一次", "第二天", "第二年", "一块"}
+
+// isIdiom reports whether a fact is 一 with a measure word, as in 再加一张 (add another one) and 扣一次 (deduct once), or one
+// of the idioms. An answer may leave it out, although it contradicts a different number in the same place.
 func (s *side) isIdiom(f *claim.Claim) bool {
-	at := f.From
-	if s.At(at) == '第' {
-		at++
-	}
-	return f.Class == claim.ClassCount && f.Raw == "1" && s.At(at) == '一'
+	return f.Class == claim.ClassCount && f.Raw == "1" && s.At(f.From) == '一' || slices.Contains(idioms, s.Slice(f.Span))
 }
 
 // The names for Monday to Friday as a whole, and for the weekend.

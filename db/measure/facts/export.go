@@ -87,8 +87,9 @@ func (d *answer) about(f *claim.Claim) string {
 		return clip(strings.TrimSpace(d.head(x.Row, longestLabel) + " " + d.head(x.Column, longestLabel)))
 	}
 	if f.Class == claim.ClassPolarity || f.Class == claim.ClassVerdict || f.Class >= claim.ClassSet {
-		from := max(f.Clause.From, min(f.From-longestLabel/2, f.Clause.To-longestLabel))
-		return d.label(passage.Span{From: from, To: min(f.Clause.To, from+longestLabel)}, f.Clause.From, f.Clause.To)
+		clause := d.withoutLink(f.Clause)
+		from := max(clause.From, min(f.From-longestLabel/2, clause.To-longestLabel))
+		return d.label(passage.Span{From: from, To: min(clause.To, from+longestLabel)}, clause.From, clause.To)
 	}
 	from := f.Clause.From
 	if f.From-from < fewWords {
@@ -107,6 +108,17 @@ func (d *answer) about(f *claim.Claim) string {
 			f.Clause.To)
 	}
 	return label
+}
+
+// withoutLink returns a clause without the English word that links it to the one before it.
+func (d *answer) withoutLink(clause passage.Span) passage.Span {
+	from := d.Blanks(clause.From)
+	for _, word := range []string{"and ", "but ", "or "} {
+		if d.Has(from, word) {
+			clause.From = from + len(word)
+		}
+	}
+	return clause
 }
 
 // markup removes the Markdown marks inside a label.

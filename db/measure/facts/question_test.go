@@ -59,6 +59,7 @@ func TestAQuestionsOmissions(t *testing.T) {
 	require.Equal(t, facts.None, read(t).Differ)
 	require.Equal(t, facts.None, read(t, "带上身份证，再加一张照片。", "带上身份证，再加照片。").Differ, "一张 is an article here")
 	require.Equal(t, facts.Conflict, read(t, "带上身份证，再加一张照片。", "带上身份证，再加三张照片。").Differ, "but still a number")
+	require.Equal(t, facts.None, read(t, "第一次补办要 40 元，第二天就能拿。", "补办要 40 元，次日就能拿。").Differ, "idioms")
 }
 
 // A missing 不 is found in the one answer that lacks it, however the other answers are worded.
