@@ -156,7 +156,7 @@ func wrong(field string, cause error, key string, values ...string) *ConfigError
 	if cause == nil {
 		return &ConfigError{Field: field, Detail: because, Why: because}
 	}
-	return &ConfigError{Field: field, Detail: cut(cause.Error(), 2*maxShown), Why: because}
+	return &ConfigError{Field: field, Detail: reason.Cut(cause.Error(), 2*reason.MaxShown), Why: because}
 }
 
 // limitedTo returns the error for a field whose value is outside its range.
@@ -236,7 +236,7 @@ func CheckConfig(kind Kind, config json.RawMessage) error {
 	}
 	for name := range members {
 		if !slices.Contains(known, name) {
-			return &ConfigError{Field: cut(name, 50), Detail: "unknown", Known: known}
+			return &ConfigError{Field: reason.Cut(name, 50), Detail: "unknown", Known: known}
 		}
 	}
 	return nil
@@ -335,18 +335,9 @@ func ThresholdOf(kind Kind, config json.RawMessage) (threshold float64, isThere 
 	return 0, false
 }
 
-// maxShown is the maximum number of characters of a text that a reason shows.
-const maxShown = 200
-
-func cut(text string, most int) string {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	if runes := []rune(text[:min(len(text), 4*most+4)]); len(runes) > most {
-		return string(runes[:most]) + "…"
-	}
-	return text
+func quoted(text string) string {
+	return "“" + reason.Cut(strings.TrimSpace(text), reason.MaxShown) + "”"
 }
-
-func quoted(text string) string { return "“" + cut(strings.TrimSpace(text), maxShown) + "”" }
 
 // newLatency returns a rule that judges how long the answer took.
 func newLatency(config json.RawMessage) (*Rule, error) {

@@ -248,7 +248,7 @@ func TestWrongConfigurationsAreNamed(t *testing.T) {
 	} {
 		_, err := Compile(t.Context(), test.kind, json.RawMessage(test.config))
 		named := (*ConfigError)(nil)
-		require.ErrorAs(t, err, &named, "%s %s", test.kind, cut(test.config, 100))
+		require.ErrorAs(t, err, &named, "%s %s", test.kind, reason.Cut(test.config, 100))
 		require.Equal(t, test.field, named.Field, "%s %s: %v", test.kind, test.config, err)
 		require.Contains(t, named.Detail, test.says)
 	}

@@ -61,7 +61,7 @@ func newExpression(config json.RawMessage) (*Rule, error) {
 	}
 	program, err := expr.Compile(c.Expression, options...)
 	if err != nil {
-		return nil, &ConfigError{Field: "expression", Detail: cut(err.Error(), 2*maxShown),
+		return nil, &ConfigError{Field: "expression", Detail: reason.Cut(err.Error(), 2*reason.MaxShown),
 			Why: expressionProblem(c.Expression, err)}
 	}
 	named := &variableNames{}
@@ -170,5 +170,5 @@ func expressionProblem(expression string, err error) string {
 	}
 	part := []rune(expression)
 	part = part[min(max(place.From, 0), len(part)):]
-	return reason.Because("expression.fails", append(at, cut(string(part), maxPart))...)
+	return reason.Because("expression.fails", append(at, reason.Cut(string(part), maxPart))...)
 }

@@ -170,7 +170,7 @@ func wrongSchema(err error) error {
 	switch {
 	case errors.As(err, &invalid) && errors.As(invalid.Err, &misfit):
 		because := schemaReason(innermost(misfit))
-		return &ConfigError{Field: "schema", Detail: cut(err.Error(), maxShown), Why: because}
+		return &ConfigError{Field: "schema", Detail: reason.Cut(err.Error(), reason.MaxShown), Why: because}
 	case errors.As(err, &unloaded):
 		return wrong("schema", err, "schema.refers", unloaded.URL)
 	case errors.As(err, &pattern):

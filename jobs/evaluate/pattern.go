@@ -71,7 +71,7 @@ func wrongPattern(text string, err error) error {
 			return wrong("", err, "regex.large")
 		}
 	}
-	return wrong("", err, key, cut(part, maxPart))
+	return wrong("", err, key, reason.Cut(part, maxPart))
 }
 
 // matches reports whether a text has a match; it returns errLimit if finding out would take too long.

@@ -129,11 +129,11 @@ func (r Reason) IsOfCall() bool {
 	return r.Key == "judge.call" || r.Key == "judge.answered" || r.Key == "judge.withheld"
 }
 
-// Because returns a reason in its stored form: a JSON list of the key and the values, each cut to maxShown characters.
+// Because returns a reason in its stored form: a JSON list of the key and the values, each cut to MaxShown characters.
 func Because(key string, values ...string) string {
 	list := []string{key}
 	for _, value := range values {
-		list = append(list, cut(strings.TrimSpace(value), maxShown))
+		list = append(list, Cut(strings.TrimSpace(value), MaxShown))
 	}
 	var text strings.Builder
 	encoder := json.NewEncoder(&text)
@@ -158,10 +158,11 @@ func Read(stored string) (reason Reason, isOne bool) {
 	return Reason{list[0], list[1:]}, true
 }
 
-// maxShown is the maximum number of characters of a text that a reason shows.
-const maxShown = 200
+// MaxShown is the maximum number of characters of a text that a reason shows.
+const MaxShown = 200
 
-func cut(text string, most int) string {
+// Cut cuts a text after the given number of characters, and marks the cut with an ellipsis. Invalid UTF-8 is replaced.
+func Cut(text string, most int) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if runes := []rune(text[:min(len(text), 4*most+4)]); len(runes) > most {
 		return string(runes[:most]) + "…"
