@@ -25,3 +25,10 @@ func TestTheBeginningOfAnUncomparedAnswerHasRoom(t *testing.T) {
 		require.Equal(t, shown, shownBeside(blocks.Cut(answer)), answer)
 	}
 }
+
+// A preview is plain text: marks of Markdown mean nothing on one line.
+func TestAPreviewHasNoMarks(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "出发前看这几条 时间和钱：下午一点进营 2 * 3 = 6 C#", Preview("## 出发前看这几条\n\n- **时间和钱**：下午一点进营\n> 2 * 3 = 6\n\nC#", 100))
+	require.Equal(t, "长长…", Preview("# 长长长", 2))
+}

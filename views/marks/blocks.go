@@ -344,6 +344,14 @@ func termsStated(unit blocks.Unit) (terms []string) {
 	return terms
 }
 
+// Preview returns the beginning of an answer on one line, without its Markdown marks.
+func Preview(answer string, most int) string {
+	return FirstLine(unmarked(markOfLine.ReplaceAllString(answer, "")), most)
+}
+
+// markOfLine matches the mark of a heading, a list item or a quotation at the beginning of a line.
+var markOfLine = regexp.MustCompile(`(?m)^\s*(?:#{1,6}|[-*+>])\s+`)
+
 // FirstLine returns a block on one line, cut after the given number of characters.
 func FirstLine(content string, most int) string {
 	content = strings.Join(strings.Fields(content), " ")

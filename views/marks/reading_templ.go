@@ -142,9 +142,9 @@ func postponedPart(a *Aligned) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var4 string
-			templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(FirstLine(one.Text, postponedChars))
+			templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(Preview(one.Text, postponedChars))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/reading.templ`, Line: 44, Col: 65}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/reading.templ`, Line: 44, Col: 63}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var4))
 			if templ_7745c5c3_Err != nil {
@@ -1312,9 +1312,9 @@ func allPlaces(a *Aligned, most Distinct) templ.Component {
 			}
 		} else {
 			var templ_7745c5c3_Var53 string
-			templ_7745c5c3_Var53, templ_7745c5c3_Err = templ.JoinStringErrs(FirstLine(a.Units[0].Text, ApartChars))
+			templ_7745c5c3_Var53, templ_7745c5c3_Err = templ.JoinStringErrs(Preview(a.Units[0].Text, ApartChars))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/reading.templ`, Line: 282, Col: 45}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/reading.templ`, Line: 282, Col: 43}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var53))
 			if templ_7745c5c3_Err != nil {
@@ -1413,9 +1413,9 @@ func firstDifference(a *Aligned, n int) templ.Component {
 		}
 		if unit, other, count := a.firstOf(n); slices.Contains(a.Apart, n) || count == 0 {
 			var templ_7745c5c3_Var58 string
-			templ_7745c5c3_Var58, templ_7745c5c3_Err = templ.JoinStringErrs(FirstLine(a.Answers[n].Text, ApartChars))
+			templ_7745c5c3_Var58, templ_7745c5c3_Err = templ.JoinStringErrs(Preview(a.Answers[n].Text, ApartChars))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/reading.templ`, Line: 303, Col: 45}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/reading.templ`, Line: 303, Col: 43}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var58))
 			if templ_7745c5c3_Err != nil {
@@ -1603,9 +1603,9 @@ func apartPart(a *Aligned, n int) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var65 string
-		templ_7745c5c3_Var65, templ_7745c5c3_Err = templ.JoinStringErrs(FirstLine(one.Text, ApartChars))
+		templ_7745c5c3_Var65, templ_7745c5c3_Err = templ.JoinStringErrs(Preview(one.Text, ApartChars))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/reading.templ`, Line: 352, Col: 56}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/marks/reading.templ`, Line: 352, Col: 54}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var65))
 		if templ_7745c5c3_Err != nil {
