@@ -319,7 +319,8 @@ func TestUnitsOfAClaimWhoseReplyWasLostAreRunAllTheSame(t *testing.T) {
 	taskID, launchID := b.task(t, fake.URL, 4, nil)
 	cut := make(chan bool, 1)
 	go func() {
-		cut <- proxy.Spring(dbtest.Trap{Words: "FOR UPDATE SKIP LOCKED", Next: &dbtest.Trap{Words: "COMMIT", Pass: true}})
+		commit := dbtest.Trap{Words: "COMMIT", Pass: true}
+		cut <- proxy.Spring(dbtest.Trap{Words: "FOR UPDATE SKIP LOCKED", Next: &commit}, time.Minute)
 	}()
 	require.NoError(t, b.queue.EnqueueLaunch(t.Context(), launchID))
 	require.True(t, <-cut)

@@ -208,6 +208,9 @@ const recordWords, claimWords = "INSERT INTO evaluation_runs", "FOR UPDATE SKIP 
 
 const roundWords = "INSERT INTO planned_runs"
 
+// trapped is how long a fault waits for its statement before another fault has its turn.
+const trapped = 5 * time.Second
+
 // quickFaults returns the quick faults by name; each function returns once its fault has happened. Slow faults run
 // separately.
 func (a *arena) quickFaults() map[string]func() {
@@ -218,24 +221,25 @@ func (a *arena) quickFaults() map[string]func() {
 		},
 		"kill -9 between answer and commit": func() {
 			m := a.anyWorker()
-			if m.proxy.Spring(dbtest.Trap{Words: recordWords, Act: func() { m.signal(syscall.SIGKILL) }}) {
+			if m.proxy.Spring(dbtest.Trap{Words: recordWords, Act: func() { m.signal(syscall.SIGKILL) }}, trapped) {
 				a.note("kill -9 between answer and commit", 1)
 			}
 		},
 		"kill -9 while a round is added": func() {
 			m := a.anyWorker()
 			kill := dbtest.Trap{Words: "COMMIT", Act: func() { m.signal(syscall.SIGKILL) }}
-			if m.proxy.Spring(dbtest.Trap{Words: roundWords, Next: &kill}) {
+			if m.proxy.Spring(dbtest.Trap{Words: roundWords, Next: &kill}, trapped) {
 				a.note("kill -9 while a round is added", 1)
 			}
 		},
 		"connection cut during the commit of results": func() {
-			if a.anyWorker().proxy.Spring(dbtest.Trap{Words: recordWords, Pass: true}) { // the reply never arrives
+			if a.anyWorker().proxy.Spring(dbtest.Trap{Words: recordWords, Pass: true}, trapped) { // the reply never arrives
 				a.note("connection cut during the commit of results", 0)
 			}
 		},
 		"connection cut during COMMIT of a claim": func() {
-			if a.anyWorker().proxy.Spring(dbtest.Trap{Words: claimWords, Next: &dbtest.Trap{Words: "COMMIT", Pass: true}}) {
+			commit := dbtest.Trap{Words: "COMMIT", Pass: true}
+			if a.anyWorker().proxy.Spring(dbtest.Trap{Words: claimWords, Next: &commit}, trapped) {
 				a.note("connection cut during COMMIT of a claim", 0)
 			}
 		},

@@ -18,8 +18,9 @@ type Proxy struct {
 	socket   string
 	mu       sync.Mutex
 	links    map[*link]bool
-	trap     *Trap // nil means none is set
-	sprung   atomic.Int64
+	// trap is the next one to spring; nil means that none is set. first is the one that was set.
+	trap, first *Trap
+	sprung      atomic.Int64
 }
 
 // Trap waits for a statement that contains Words, and then cuts the connection.
@@ -29,7 +30,8 @@ type Trap struct {
 	Pass bool
 	// Act is called when the trap is sprung; it may be nil.
 	Act func()
-	// Next, if not nil, is the next trap on the same connection, which is then not cut.
+	// Next, if not nil, is the next trap in the same transaction; the connection is then not cut. If the transaction ends
+	// before it, the first trap is set again.
 	Next *Trap
 	only *link
 }
@@ -67,14 +69,14 @@ func (p *Proxy) URL() string {
 	return fmt.Sprintf("postgres://wending@%s/postgres?sslmode=disable", p.listener.Addr())
 }
 
-// Spring sets a trap, waits until a statement springs it, and reports whether one did. After five seconds it gives up
-// and removes the trap.
-func (p *Proxy) Spring(trap Trap) (sprung bool) {
+// Spring sets a trap, waits until a statement springs it, and reports whether one did within the given time. Then it
+// removes the trap.
+func (p *Proxy) Spring(trap Trap, within time.Duration) (sprung bool) {
 	before := p.sprung.Load()
 	p.set(&trap)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); <-tick.C {
+	for end := time.Now().Add(within); time.Now().Before(end); <-tick.C {
 		if p.sprung.Load() > before {
 			return true
 		}
@@ -109,7 +111,7 @@ func (p *Proxy) all() (links []*link) {
 func (p *Proxy) set(trap *Trap) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.trap = trap
+	p.trap, p.first = trap, trap
 }
 
 func (p *Proxy) accept() {
@@ -138,6 +140,9 @@ func (p *Proxy) pump(l *link, from, to net.Conn, isStatement bool) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		delete(p.links, l)
+		if p.trap != nil && p.trap.only == l {
+			p.trap = p.first
+		}
 	}()
 	buffer := make([]byte, 64<<10)
 	for {
@@ -174,8 +179,15 @@ func (p *Proxy) pump(l *link, from, to net.Conn, isStatement bool) {
 func (p *Proxy) stepInto(l *link, statement []byte) *Trap {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	has := func(words string) bool { return bytes.Contains(statement, []byte(words)) }
 	trap := p.trap
-	if trap == nil || (trap.only != nil && trap.only != l) || !bytes.Contains(statement, []byte(trap.Words)) {
+	switch {
+	case trap == nil || trap.only != nil && trap.only != l:
+		return nil
+	case !has(trap.Words):
+		if trap.only == l && (has("COMMIT") || has("ROLLBACK")) {
+			p.trap = p.first
+		}
 		return nil
 	}
 	p.trap = trap.Next
