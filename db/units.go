@@ -116,7 +116,8 @@ const lockAllowance = `SELECT greatest(0, allowed - claimed) FROM allowances WHE
 
 const useAllowance = `UPDATE allowances SET claimed = claimed + $2 WHERE launch_id = $1`
 
-// allowanceAfter is how long to wait after the budget prevented a claim: budgets are checked about once a second.
+// allowanceAfter is how long to wait before claiming again if only the budget prevented a claim. Budgets are checked at
+// most once a second; the wait is shorter, so that a new allowance is used soon.
 const allowanceAfter = 250 * time.Millisecond
 
 // ClaimUnits claims units of a RUNNING launch for a worker: for each target up to the wanted number, as long as there

@@ -260,7 +260,7 @@ const itemPass = "item_pass"
 // meaningAgreement is a metric of tasks whose answers a model groups by meaning; other tasks do not have it.
 const meaningAgreement = "meaning_agreement"
 
-// Metrics are the metrics that can have limits. The limits of the last two are maximums, all others are minimums.
+// Metrics are the metrics that can have limits. The limits of the last two are maximums; all others are minimums.
 var Metrics = []string{
 	"success_rate", "identical_rate", "agreement", meaningAgreement, "consensus", "similarity", "pass_rate",
 	"pass_rate_all",

@@ -106,7 +106,8 @@ func read(text string) (examples []example, err error) {
 
 // tally counts the combinations of a judge's verdicts and people's labels.
 type tally struct {
-	// the five counts: both pass, both fail, only the judge passes, only people pass, and the judge gave no rating
+	// The five counts are of answers that both passed, that both failed, that only the judge passed, that only people
+	// passed, and that the judge did not rate.
 	passes, fails, tooKind, tooStrict, defaults int
 	// kinds counts, for each kind of answer, the answers on which the judge agrees with people, and all answers.
 	kinds   map[string][2]int

@@ -12,7 +12,7 @@ import (
 	"github.com/lib/pq"
 )
 
-// Proxy sits between one process and a PostgreSQL, and can break the connections through it.
+// Proxy sits between one process and a PostgreSQL server, and can break the connections through it.
 type Proxy struct {
 	listener net.Listener
 	socket   string
@@ -47,7 +47,8 @@ func (l *link) close() {
 	_ = l.server.Close()
 }
 
-// NewProxy starts a proxy in front of the PostgreSQL at a key=value address with a Unix socket.
+// NewProxy starts a proxy in front of a PostgreSQL server. database is its connection string in key=value form, whose
+// host is the folder of a Unix socket.
 func NewProxy(t testing.TB, database string) *Proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -39,10 +39,10 @@ func (e *KnownItemsError) Error() string {
 	return fmt.Sprintf("%d questions and %d conversations are there already", len(e.QuestionIDs), len(e.Series))
 }
 
-// Append adds items to a task that was started. The active launch runs them; if there is none, Append starts n,
-// which runs everything that has no run yet. Append returns the launch that runs the items. db.ErrConflict means
-// that the task is a draft, that its launch is being stopped, or that its launch runs only some of the questions,
-// or none.
+// Append adds items to a task that was started. The active launch runs them; if there is none, Append starts n, which
+// covers every planned run that does not exist yet. Append returns the launch that runs the items. db.ErrConflict means
+// that the task is a draft, that a launch has just begun or is being stopped, or that the launch runs only some of the
+// questions, or none.
 func (a Additions) Append(ctx context.Context, scope db.Scope, taskID uuid.UUID, items []db.NewItem,
 	limits AdditionLimits, n db.NewLaunch) (launchID uuid.UUID, err error) {
 	// The launch is locked before its task, in the same order as when a launch ends.

@@ -72,7 +72,7 @@ type Turn struct {
 	Stops bool
 }
 
-// HasMore reports that the worker will ask the next turn; otherwise the unit is done.
+// HasMore reports whether the worker will ask another turn; if not, the unit is done.
 func (t *Turn) HasMore() bool { return t != nil && len(t.Later) > 0 && !t.Stops }
 
 // NotReached returns the items of the turns that will no longer be asked.

@@ -79,7 +79,7 @@ type Schedules struct {
 // NewSchedules returns the Schedules of a store.
 func NewSchedules(store *db.Store) Schedules { return Schedules{store, store.Pool()} }
 
-// Now returns the time of the database's clock.
+// Now returns the current time by the database's clock.
 func (s Schedules) Now(ctx context.Context) (now time.Time, err error) {
 	err = s.db.GetContext(ctx, &now, `SELECT now()`)
 	return now, pg.Classify("read the clock", err)

@@ -110,7 +110,7 @@ func Tree(spans []Span) []Step {
 			place(one)
 		}
 	}
-	for _, one := range spans { // the remaining spans form cycles, each of which begins with its earliest span
+	for _, one := range spans { // the remaining spans are in cycles or below them; each group starts at its earliest span
 		if !placed[one.ID] {
 			place(one)
 		}

@@ -6,7 +6,7 @@ import (
 	"wending/db/measure"
 )
 
-// Known describes how alike the answers to an item are by meaning. Its fields are nil while that is unknown.
+// Known describes how similar in meaning the answers to an item are. Its pointers are nil while this is unknown.
 type Known struct {
 	By *By `db:"meaning_by"`
 	// MeaningLetters are like Letters, but answers that say the same thing share a letter across all variants.

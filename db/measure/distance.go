@@ -29,7 +29,7 @@ func similarityOf(a, b []rune) float64 {
 type alphabet struct {
 	codes  map[rune]int32
 	rows   []int32  // for each code: 1 + the row of the character in places; 0 if the placed text does not contain it
-	places []uint64 // for each row: a bit for each place of the character in the placed text
+	places []uint64 // for each row: a bit set, set at the positions of its character in the text given to place
 }
 
 // encode replaces characters by their numbers.

@@ -9,8 +9,8 @@ import (
 // Change describes the change of a number between two tasks on the questions they share: the statistics of paired
 // differences in metrics.md.
 type Change struct {
-	// N is how many questions have a known number in both tasks, and LeftOut how many lack it in one of them. Clusters
-	// is how many independent groups the N questions form.
+	// N is how many questions have a value in both tasks, and LeftOut how many lack one in either task. Clusters is how
+	// many independent groups the N questions form.
 	N, LeftOut, Clusters int
 	// MeanA and MeanB are the tasks' own means on these questions. Mean is the mean of the differences: the second
 	// task's number minus the first's; nil if N is 0.

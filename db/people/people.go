@@ -156,7 +156,7 @@ func (p People) Spend(ctx context.Context, kind, name string, lasts time.Duratio
 	return err
 }
 
-// Now returns the time of the database's clock, which all processes share.
+// Now returns the current time by the database's clock, which all processes share.
 func (p People) Now(ctx context.Context) (now time.Time, err error) {
 	err = p.db.GetContext(ctx, &now, `SELECT now()`)
 	return now, pg.Classify("read the time", err)

@@ -82,14 +82,14 @@ func (r Report) Compare(ctx context.Context, a, b Side) (measure.Comparison, err
 	return measure.CompareTasks(ofA[0], ofB[0]), nil
 }
 
-// Matrix returns the results of each variant for each question: indexed first by variant, in order, then by
-// question, in the order of pages.
+// Matrix returns the results of each variant for each question: indexed by variant, in order, and then by question, in
+// the order of their numbers.
 func (r Report) Matrix(ctx context.Context, task db.Task) ([][]measure.ComparedQuestion, error) {
 	return r.comparable(ctx, task.ID, task.VariantNumbers()...)
 }
 
-// comparable returns the data that a comparison needs: indexed first by variant, in the given order, then by question,
-// in the order of pages.
+// comparable returns the data that a comparison needs: indexed by variant, in the given order, and then by question, in
+// the order of their numbers.
 func (r Report) comparable(ctx context.Context, taskID uuid.UUID,
 	variants ...int) ([][]measure.ComparedQuestion, error) {
 	questions := make([][]measure.ComparedQuestion, len(variants))

@@ -93,9 +93,10 @@ func (l exportLine) run() Run {
 	}
 }
 
-// EachRow calls yield with every item of the task and its current runs, variant by variant, in the order of pages.
-// limit is the maximum number of characters read of each response, except in Exact; nil means no limit. Rows are
-// streamed from the server, so memory holds one item at a time, and all come from one snapshot.
+// EachRow calls yield once for each item and variant of the task, with its current runs: items in the order in which
+// pages list them, and each item's variants by number. limit is the maximum number of characters to read from each
+// response; nil means no limit. With a limit, Exact is always nil. Rows are streamed from the server, so only one is in
+// memory at a time, and all come from one snapshot.
 func (r Report) EachRow(ctx context.Context, taskID uuid.UUID, limit *int, yield func(Row) error) error {
 	isRead := false
 	err := r.db.InTx(ctx, "read the report", func(tx *sqlx.Tx) error {

@@ -33,8 +33,8 @@ var (
 	ErrCommentsFast = errors.New("too many comments within a short time")
 )
 
-// Comment is what a reader of a link wrote about a question, or about the task as a whole. Both texts come from people
-// who have not signed in.
+// Comment is what a reader of a link wrote about a question, or about the task as a whole. Author and Body come from
+// people who have not signed in.
 type Comment struct {
 	ID      int64     `db:"id"`
 	ShareID uuid.UUID `db:"share_id"`

@@ -70,7 +70,7 @@ func (a Archives) EachRun(ctx context.Context, taskID uuid.UUID, yield func(json
 	})
 }
 
-// ArchivedRun is a run read from an archive, after checking that every value is within its limits.
+// ArchivedRun is a run read from an archive; every value has been checked against its limits.
 type ArchivedRun struct {
 	QuestionID    string       `json:"question_id"`
 	Variant       int          `json:"variant"`
@@ -226,7 +226,7 @@ type Imported struct {
 	Corrections map[string][]meaning.Correction
 	Samples     []ArchivedSample
 	Pairs       []ArchivedPair
-	// Assess assesses the items of the task with the given ids.
+	// Assess assesses the task's items that have the given ids.
 	Assess func(ctx context.Context, results report.Assessor, itemIDs []int64) error
 }
 

@@ -431,7 +431,7 @@ func (g *Guard) choose(ctx context.Context, info request.Info, asked ask) (reque
 	return info, nil
 }
 
-// membershipIn returns the membership in the project with an id or a name; nil if there is none.
+// membershipIn returns the membership in the project with the given id or name; nil if there is none.
 func membershipIn(memberships []people.Membership, project string) (found *people.Membership) {
 	for n, one := range memberships {
 		if one.ProjectID.String() == project || strings.EqualFold(one.ProjectName, project) {

@@ -21,7 +21,7 @@ import (
 // directory has an entry against which the password was checked.
 const refusalTakes = 250 * time.Millisecond
 
-// errWrong means that no single entry of the directory has this name and password.
+// errWrong means that no entry has this name and password, or that several entries have the name.
 var errWrong = errors.New("wrong name or password")
 
 // try is an attempt to sign in with the directory.

@@ -100,8 +100,8 @@ func (h *handler) holderOf(ctx context.Context, id uuid.UUID) (found holder, err
 // ceremony is the state of a request for a passkey, which the browser keeps, sealed, until it responds.
 type ceremony struct {
 	Session webauthn.SessionData `json:"session"`
-	// User is the account whose password was correct, or which gets a new passkey; uuid.Nil means that the passkey
-	// identifies its owner.
+	// User is the account whose password was just checked, or for which a passkey is being registered; uuid.Nil means that
+	// the passkey identifies its owner.
 	User uuid.UUID `json:"user"`
 	Next string    `json:"next"`
 }

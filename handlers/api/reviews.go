@@ -141,7 +141,7 @@ func (h *handler) putReview(ctx context.Context, input *putReviewInput) (*review
 	return &reviewOutput{newReview(stored)}, nil
 }
 
-// conflicting returns err and, if it is a conflict, adds the current review, which the response contains.
+// conflicting returns err; if it is a conflict, it adds the current review, for the response.
 func conflicting(err error) error {
 	if conflict := (*review.ConflictError)(nil); errors.As(err, &conflict) && conflict.Current != nil {
 		return rest.NewConflict(err, newReview(*conflict.Current))

@@ -95,7 +95,7 @@ func (u *Upload) set(name, value string) {
 	u.Values[name] = value
 }
 
-// List returns the values of a field in lists, trimmed and without empty ones.
+// List returns the values of a repeatable field (see lists), trimmed, without empty ones.
 func (u *Upload) List(name string) (values []string) {
 	for value := range strings.SplitSeq(u.Values[name], ",") {
 		if value = strings.TrimSpace(value); value != "" {

@@ -114,7 +114,7 @@ func Flag(form *Upload, field string) (value bool, faults []FieldFault) {
 	return text == "true", faults
 }
 
-// OnlyTexts returns the faults of those fields that must be strings but are not, in a form in JSON.
+// OnlyTexts returns a fault for each of the named fields of a JSON form whose value is neither a string nor null.
 func OnlyTexts(form *Upload, names ...string) []FieldFault {
 	c := &fields{form: form}
 	for _, field := range names {

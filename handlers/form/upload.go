@@ -45,7 +45,7 @@ type Upload struct {
 // New returns a form with the given fields, as if it had been submitted.
 func New(values map[string]string) *Upload { return &Upload{Values: values, leave: func() {}} }
 
-// With returns a copy of the form in which a field has another value.
+// With returns a copy of the form with the field set to value.
 func (u *Upload) With(field, value string) *Upload {
 	changed := *u
 	changed.Values = maps.Clone(u.Values)
@@ -53,7 +53,7 @@ func (u *Upload) With(field, value string) *Upload {
 	return &changed
 }
 
-// WithFile returns a copy of the form with another file.
+// WithFile returns a copy of the form with the given file.
 func (u *Upload) WithFile(file *File) *Upload {
 	changed := *u
 	changed.File = file

@@ -282,7 +282,8 @@ const DefaultSize = 20
 // Window returns the page of a list that the parameters page and page_size ask for.
 func Window(c echo.Context) (db.Page, error) { return WindowOf(c, "page") }
 
-// WindowOf is like Window, with another name for the parameter "page", for a second list on the same page.
+// WindowOf is like Window, but reads the page number from the parameter with the given name, so that one page can have
+// two lists.
 func WindowOf(c echo.Context, name string) (db.Page, error) { return window(c, name, DefaultSize) }
 
 // SizedWindow is like Window, with usual as the default number of entries.

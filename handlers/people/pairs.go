@@ -195,7 +195,7 @@ func (h endpoints) putPairVerdict(ctx context.Context, input *putPairVerdictInpu
 	return &output[PairVerdict]{newPairVerdict(stored)}, nil
 }
 
-// conflicting returns wrong and, if it is a conflict, adds the current verdict, which the response contains.
+// conflicting returns the error wrong; if it is a conflict, it adds the current verdict, for the response.
 func (h endpoints) conflicting(ctx context.Context, task db.Task, place review.PairPlace, wrong error) error {
 	if conflict := (*review.ConflictError)(nil); !errors.As(wrong, &conflict) {
 		return wrong

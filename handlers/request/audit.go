@@ -56,7 +56,8 @@ func Changed(ctx context.Context, before, after any) {
 	Note(ctx, func(e *AuditEntry) { e.Before, e.After = asJSON(before), asJSON(after) })
 }
 
-// maxSettings is the maximum length of settings in an entry, in bytes of JSON, because templates may be long.
+// maxSettings is the maximum length, in bytes, of an entry's settings as JSON. There is a maximum because templates may
+// be long.
 const maxSettings = 20_000
 
 func asJSON(settings any) string {

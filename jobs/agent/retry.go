@@ -21,7 +21,7 @@ var RetryKinds = []string{RetryTimeout, RetryNetwork, RetryTooMany, RetryServerE
 // RetryTyped lists the kinds that are retried if the agent's address was typed instead of saved as a target.
 var RetryTyped = []string{RetryTimeout, RetryNetwork}
 
-// MayRetry reports whether the call failed in a way that on lists, so that another attempt is allowed.
+// MayRetry reports whether another attempt is allowed: whether the call failed in one of the ways listed in on.
 func MayRetry(a protocol.Answer, on []string) bool {
 	kind := ""
 	switch {

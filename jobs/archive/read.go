@@ -131,8 +131,8 @@ func (a *Archiver) store(ctx context.Context, r *reader, h header, n newTask, is
 	return err
 }
 
-// storeFiles stores the files of an archive, and calls the function store to store the task; if that fails, it removes
-// the files.
+// storeFiles stores the files of an archive, and calls the function store to store the task; if anything fails and the
+// task was not stored, it removes the files.
 func (a *Archiver) storeFiles(ctx context.Context, r *reader, runs *runs, h header,
 	store func([]assetOfLine) error) error {
 	id := runs.task.Task.ID

@@ -462,8 +462,8 @@ func (c *Call) stored(entry engine.JournalEntry) {
 	c.assetsStored += len(entry.Assets)
 }
 
-// giveUp drops the waiting events. Files, except previews, are kept for the transaction that stores the call's
-// result.
+// giveUp records that the database rejects the call's events. They are not stored later, and files, except previews,
+// are kept for the transaction that stores the call's result.
 func (c *Call) giveUp() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

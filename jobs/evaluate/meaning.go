@@ -177,7 +177,7 @@ type Grouped struct {
 	// uncertain.
 	Groups []int
 	Unsure []bool
-	// Notes has a line for each group, which may be empty.
+	// Notes has one line, possibly empty, for each group.
 	Notes []string
 	// IsDefault reports that no reply could be read: each answer is its own group, unless it differs from another
 	// only in format.

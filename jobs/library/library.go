@@ -42,7 +42,7 @@ type Service struct {
 	Files   *blob.Disk
 	Sealer  *secret.Sealer
 	Tasks   *tasks.Service
-	// Agents calls agents, Models calls models: different rules apply to their addresses.
+	// Agents calls agents and Models calls models: the rules for allowed addresses differ.
 	Agents *agent.Client
 	Models *agent.Client
 	// Sender sends messages to channels; Outbox stores their deliveries.

@@ -235,7 +235,7 @@ func Host(address string) string {
 
 var currency = regexp.MustCompile(`^[A-Z]{3}$`)
 
-// IsCurrency reports whether a text has the form of a currency code: three letters.
+// IsCurrency reports whether a text has the form of a currency code: three capital letters.
 func IsCurrency(text string) bool { return currency.MatchString(text) }
 
 // ParseRate parses a rate: N/s, N/m or unlimited. It returns the minimum time between two calls; zero means

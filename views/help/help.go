@@ -122,7 +122,7 @@ func plain(body string) string {
 type Hit struct {
 	Chapter Chapter
 	Section Section
-	// Excerpt is the text around the first of the words.
+	// Excerpt is the text around the first hit.
 	Excerpt []Part
 }
 
@@ -173,7 +173,8 @@ func Search(lang, query string) (hits []Hit) {
 // fold returns a text in a form for comparison, in which width and case make no difference.
 func fold(s string) string { return strings.ToLower(norm.NFKC.String(s)) }
 
-// excerpt cuts a text around the first of the words and marks all of them.
+// excerpt returns the part of a text around the first occurrence of any of the words, with all their occurrences in it
+// marked.
 func excerpt(content string, words []string) (parts []Part) {
 	folded := make([]string, 0, len(content)) // character by character, so that positions are the same in the original
 	runes := []rune(content)

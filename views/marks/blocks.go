@@ -25,7 +25,7 @@ const (
 	plain style = iota
 	bold
 	code
-	// hidden are the marks themselves
+	// hidden is the style of the marks themselves, visible only if all differences are marked.
 	hidden
 	// bullet is the mark of a list item.
 	bullet

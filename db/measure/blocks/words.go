@@ -80,7 +80,7 @@ func ByWord(pieces []measure.Piece, base, text string) []measure.Piece {
 type edges struct {
 	text     string
 	from, to int    // the stretch that was cut last
-	at       []bool // whether a word ends at each byte offset in the stretch
+	at       []bool // for each byte offset in the stretch: whether a word ends there
 }
 
 // longestRun is the maximum number of Chinese characters on each side of a position that are split into words.

@@ -247,7 +247,7 @@ func (d *Document) dayOfMonth(i, to int) (int, int, bool) {
 	return int(n.value), next + 1, true
 }
 
-// yearFirst reads the rest of a date, which begins at next, after a year such as 2024年 at i. It returns the position
+// yearFirst reads a date that begins at i with a year such as 2024年; its rest begins at next. It returns the position
 // after the date.
 func (d *Document) yearFirst(i, year, next, to int) int {
 	x := date{year: year}

@@ -78,7 +78,7 @@ func (d *Document) han(i, to int) (number, bool) {
 	return n, true
 }
 
-// lastScale returns the scale of the last digit of a number that ends at end: 一千五 is 1,500.
+// lastScale returns the scale of the last digit of a number that ends at end: 100 for the 五 of 一千五 (1,500).
 func (d *Document) lastScale(end int) float64 {
 	scale := passage.ChineseScale(d.At(end - 2))
 	if scale < 100 || end-2 < 1 || passage.ChineseDigit(d.At(end-3)) < 1 {

@@ -197,12 +197,12 @@ func (c *comparison) hasUnknownPredicate(s *side, i int) bool {
 	return hasWords
 }
 
-// complete reports whether the sentences of two polarities limit one number from both sides.
+// complete reports whether the sentences of two polarities bound the same number from both sides.
 func (c *comparison) complete(p pair) bool {
 	return areComplementary(c.a, c.a.Claims[p.i].Sentence, c.b, c.b.Claims[p.j].Sentence)
 }
 
-// areComplementary reports whether two sentences limit one number from both sides.
+// areComplementary reports whether two sentences bound the same number from both sides.
 func areComplementary(a *side, inA int, b *side, inB int) bool {
 	n, m := a.factsOf(inA), b.factsOf(inB)
 	for i := n.From; i < min(n.To, n.From+claim.LongestScope); i++ {

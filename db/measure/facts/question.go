@@ -108,9 +108,9 @@ func (r *Reader) Contradict(a, b string) bool {
 		func(d Difference) bool { return d.IsConflict })
 }
 
-// mostCounted limits the claims that are examined to count how many times answers state a value; beyond it, no
-// difference is explained. Otherwise each of thousands of differences would go through thousands of claims of every
-// answer.
+// mostCounted is the maximum number of claims that Expected examines in total to count how many times answers state a
+// value (see count). Once it is used up, no further difference is explained away. Without a maximum, each of thousands
+// of differences would be checked against thousands of claims in every answer.
 const mostCounted = 10_000_000
 
 // Expected returns, for each answer to a question, the facts of the standard answer that it contradicts. A is the
@@ -429,8 +429,8 @@ func (q *question) add(n node) int {
 	return len(q.nodes) - 1
 }
 
-// statements groups the nodes: the nodes of the most frequent answer with their counterparts, then the remaining
-// nodes of the next answer, and so on.
+// statements groups the nodes into statements: all conflicts first, then the omissions. Each pass starts with the most
+// frequent answer, and groups each of its nodes with the counterparts in other answers.
 func (q *question) statements() []Statement {
 	order := make([]int, len(q.nodes))
 	for n := range order {

@@ -103,7 +103,8 @@ func (h *Forms) previewAnswers(c echo.Context) error {
 	return h.renderAnswers(c, http.StatusOK, taskpages.Answers{Name: submitted.Value("task_name"), Found: found})
 }
 
-// foundAnswers returns the preview of the file in submitted, as it could be read, and stages the file that is in sent.
+// foundAnswers returns a preview of submitted's file, of which read is what could be read. If the file is usable, or
+// can be once its columns are chosen, foundAnswers also stages the file uploaded with sent, if any.
 func (h *Forms) foundAnswers(c echo.Context, sent, submitted *form.Upload,
 	read form.FoundAnswers) taskpages.AnswersPreview {
 	found := taskpages.AnswersPreview{Format: submitted.Value("format"), Columns: map[string]string{}, File: read.File,

@@ -40,8 +40,8 @@ func TraceInHeader(header http.Header) string {
 
 var wholeNumber = regexp.MustCompile(`^-?[0-9]+$`)
 
-// TraceInValue returns the agent's own id for a call in a value of its response, at the top level or under data; empty
-// if there is none.
+// TraceInValue returns the agent's own id for a call from v, a value of its response, or from v's member data; empty if
+// there is none.
 func TraceInValue(v wire.Value) string {
 	for _, of := range []wire.Value{v, v.At("data")} {
 		for _, name := range traceNames {
