@@ -69,7 +69,7 @@ type Selection struct {
 type newLaunchRow struct {
 	TaskID uuid.UUID
 	Kind   LaunchKind
-	// ItemID is the one question to retry, Variant the one variant; nil means all.
+	// ItemID is the one question to retry, and Variant the one variant; nil means all.
 	ItemID  *int64
 	Variant *int
 	// Evaluators are the numbers of the evaluators that an EVALUATE launch runs.

@@ -48,8 +48,8 @@ func refreshOrigins(ctx context.Context, tx *sqlx.Tx, launchIDs ...uuid.UUID) er
 }
 
 // TakeSlot takes the next free slot of an origin for a call outside any launch, and returns how long to wait for it.
-// The slot lasts for interval, or for the origin's own interval if that is longer. If no slot is free within patience,
-// none is taken and ok is false.
+// The slot lasts for interval, or for the origin's own interval if longer. If no slot is free within patience, none is
+// taken and ok is false.
 func (s *Store) TakeSlot(ctx context.Context, origin string, interval,
 	patience time.Duration) (wait time.Duration, ok bool, err error) {
 	const take = `

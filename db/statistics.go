@@ -113,10 +113,11 @@ type TaskStatistics struct {
 // LaunchStatistics are the statistics of the runs, judgements and groupings of one launch.
 type LaunchStatistics struct {
 	Statistics
-	// JudgeCalls is how many answers judges were to rate in the launch, JudgeStopped how many of them were not reached.
+	// JudgeCalls is how many answers judges were to rate in the launch, and JudgeStopped how many of them were not
+	// reached.
 	JudgeCalls   int `json:"judge_calls,omitempty" doc:"Answers that judges were to rate, each with one or more calls" example:"72"`
 	JudgeStopped int `json:"judge_stopped,omitempty" doc:"Answers that judges did not rate because the task was stopped or failed" example:"0"`
-	// MeaningQuestions is the number of questions that were to be grouped in the launch, MeaningStopped how many of
+	// MeaningQuestions is the number of questions that were to be grouped in the launch, and MeaningStopped how many of
 	// them were not reached.
 	MeaningQuestions int `json:"meaning_questions,omitempty" doc:"Number of questions whose answers the launch was to group by meaning" example:"88"`
 	MeaningStopped   int `json:"meaning_stopped,omitempty" doc:"Questions that were not reached because the task was stopped or failed" example:"0"`
@@ -230,7 +231,7 @@ const computeVerdicts = `
 		AND EXISTS (SELECT FROM task_evaluators WHERE task_id = $1)
 		GROUP BY item_id, variant) q`
 
-// computeStability includes the lowest and the highest of the variants' numbers if there are several variants.
+// computeStability includes the lowest and the highest of the variants' values if there are several variants.
 const computeStability = `
 	SELECT jsonb_build_object(
 		'identical_rate', avg(CAST(consensus = 1 AS int)::float8),

@@ -41,9 +41,9 @@ type Target struct {
 	// URL is the address without its query.
 	URL   string  `db:"url"`
 	Model *string `db:"model"`
-	// SealedHeaders are the headers, SealedPayload is the JSON object merged into every request body, SealedQuery the
-	// query of the address, SealedTemplate the template that replaces the protocol's body. All are encrypted; nil means
-	// none.
+	// SealedHeaders are the headers, SealedPayload is the JSON object merged into every request body, SealedQuery is the
+	// query of the address, and SealedTemplate is the template that replaces the protocol's body. All are encrypted; nil
+	// means none.
 	SealedHeaders  []byte `db:"sealed_headers"`
 	SealedPayload  []byte `db:"sealed_payload"`
 	SealedQuery    []byte `db:"sealed_query"`

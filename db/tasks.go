@@ -90,8 +90,8 @@ type Task struct {
 	// AnswersFrom is the format of the file that the answers came from; nil means that the task asks agents.
 	AnswersFrom *string `db:"answers_from"`
 	ReviewSettings
-	// Targets are the agents and models that the task calls, Variants the variants that it compares, each in
-	// the order of their numbers, which begin at 1.
+	// Targets are the agents and models that the task calls, and Variants the variants that it compares, each in the order
+	// of their numbers, which begin at 1.
 	Targets  []Target  `db:"-"`
 	Variants []Variant `db:"-"`
 	// Judges are the models that judge and group answers. Their numbers follow the targets' numbers.
@@ -238,7 +238,7 @@ const countWork = `
 			GROUP BY item_id) items) work
 	WHERE l.id = ANY ($1)`
 
-// countTurns is like countWork, for launches that ask conversations; it counts each turn as a question.
+// countTurns is like countWork, but for launches that ask conversations; it counts each turn as a question.
 const countTurns = `
 	SELECT l.task_id, l.kept_items + work.done_items AS processed, l.kept_failed + work.failed AS unsuccessful
 	FROM launches l

@@ -63,7 +63,7 @@ type Limit struct {
 	Allowed int
 }
 
-// keepWithin lowers a limit to the remaining allowance, if that is less, and deducts the limit from the allowance.
+// keepWithin lowers a limit to the remaining allowance, if there is less, and deducts the limit from the allowance.
 func (l *Limit) keepWithin(allowance *int) {
 	if *allowance == 0 && l.Allowed > 0 {
 		l.RetryAfter = allowanceAfter

@@ -79,7 +79,7 @@ type WorkerConfig struct {
 	Lanes int
 	Store *db.Store
 	Queue *Queue
-	// Agents calls agents, Models calls models: different rules apply to their addresses.
+	// Agents calls agents and Models calls models: the rules for allowed addresses differ.
 	Agents  *agent.Client
 	Models  *agent.Client
 	Sealer  *secret.Sealer

@@ -329,7 +329,7 @@ func (d *doctor) checkPlaceOfBackups(ctx context.Context) (string, error) {
 	return tryPlace(ctx, place, "BACKUP_TO")
 }
 
-// tryPlace writes, reads and removes a file in the place that a setting names.
+// tryPlace writes, reads and removes a file in files, the store whose address the given setting contains.
 func tryPlace(ctx context.Context, files blob.Store, setting string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, doctorTime)
 	defer cancel()

@@ -174,7 +174,7 @@ func Open(t testing.TB) (*db.Store, *sqlx.DB) {
 	return OpenAt(t, URL(t))
 }
 
-// OpenAt is like Open, for the database at url.
+// OpenAt is like Open, but uses the database at url.
 func OpenAt(t testing.TB, url string) (*db.Store, *sqlx.DB) {
 	t.Helper()
 	if err := db.Migrate(context.Background(), url); err != nil {

@@ -29,7 +29,7 @@ func Seed(t testing.TB, tables *sqlx.DB, tasks, questions, runsPerItem int) uuid
 	return SeedVariants(t, tables, tasks, questions, 1, runsPerItem)
 }
 
-// SeedVariants is like Seed, for tasks that compare several variants, each with its own target.
+// SeedVariants is like Seed, but for tasks that compare several variants, each with its own target.
 func SeedVariants(t testing.TB, tables *sqlx.DB, tasks, questions, variants, runsPerItem int) uuid.UUID {
 	t.Helper()
 	const seed = `WITH task AS (

@@ -30,7 +30,7 @@ var AssetStates = []AssetState{AssetQueued, AssetStored, AssetFailed}
 // AnnouncedAsset is a file that an agent has announced.
 type AnnouncedAsset struct {
 	ID uuid.UUID
-	// Number is the file's number within its call, Attempt the attempt of the call that produced it; both start at 1.
+	// Number is the file's number within its call, and Attempt the attempt of the call that produced it; both start at 1.
 	Number    int
 	Attempt   int
 	Path      string
@@ -454,8 +454,8 @@ func (s Assets) Settle(ctx context.Context, claimed ClaimedAsset, copied AssetCo
 	return stored, err
 }
 
-// Fail records why a claimed asset could not be copied. The asset becomes due again after retryAfter; if that is 0,
-// the failure is permanent and the asset's inline content is dropped.
+// Fail records why a claimed asset could not be copied. The asset becomes due again after retryAfter; if retryAfter is
+// 0, the failure is permanent and the asset's inline content is dropped.
 func (s Assets) Fail(ctx context.Context, claimed ClaimedAsset, reason string, retryAfter time.Duration) error {
 	const fail = `
 		UPDATE assets

@@ -89,7 +89,7 @@ func (f Confirmations) Confirm(ctx context.Context, scope db.Scope,
 		for id := range c.Launches {
 			asked = append(asked, id)
 		}
-		// locking in a fixed order prevents two requests from deadlocking
+		// Locking in a fixed order prevents two requests from deadlocking.
 		slices.SortFunc(asked, func(a, b uuid.UUID) int { return strings.Compare(a.String(), b.String()) })
 		for _, id := range asked {
 			task, err := db.LockTask(ctx, tx, scope, id)

@@ -25,8 +25,8 @@ type PastLaunch struct {
 	Number int             `db:"number"`
 	Kind   db.LaunchKind   `db:"kind"`
 	Status db.LaunchStatus `db:"status"`
-	// QuestionID identifies the one question that was retried, with its number (1-based, in the order of pages) and
-	// text; nil means that all questions were.
+	// QuestionID identifies the one question that was retried, with its number (from 1, in the order in which pages list
+	// the questions) and text; nil means that all questions were.
 	QuestionID     *string `db:"question_id"`
 	QuestionNumber *int    `db:"question_number"`
 	Question       *string `db:"question"`

@@ -57,7 +57,7 @@ func (j Journal) TracedCalls(ctx context.Context, scope db.Scope, traces []strin
 // has been deleted.
 func (j Journal) AddSpans(ctx context.Context, call TracedCall, spans []event.Span) (rejected int, err error) {
 	const (
-		// the lock makes counting and adding one step
+		// The lock makes counting and adding a single step.
 		lock = `SELECT pg_advisory_xact_lock(hashtextextended('spans of ' || $1::bigint, 0))`
 		add  = `
 			WITH fresh AS (

@@ -85,15 +85,15 @@ type Standing struct {
 	Reason   string    `db:"reason"`
 	Owner    uuid.UUID `db:"owner"`
 	Currency string    `db:"currency"`
-	// Ceiling is the amount that may be spent, Left the amount that remains; Left is negative if the ceiling
-	// was exceeded.
+	// Ceiling is the amount that may be spent, and Left the amount that remains; Left is negative if the ceiling was
+	// exceeded.
 	Ceiling decimal.Decimal `db:"ceiling"`
 	Left    decimal.Decimal `db:"remaining"`
 	// PerUnit is the mean cost of the units that have ended, for the task's most expensive target; 0 if no target costs
 	// anything. IsUnknown is true while no unit of some target has ended with a known cost.
 	PerUnit   decimal.Decimal `db:"per_unit"`
 	IsUnknown bool            `db:"is_unknown"`
-	// InFlight is how many units of the launch are claimed now, Claimed how many were ever claimed while the launch
+	// InFlight is how many units of the launch are claimed now, and Claimed how many were ever claimed while the launch
 	// had an allowance.
 	InFlight int   `db:"in_flight"`
 	Claimed  int64 `db:"claimed"`
@@ -101,7 +101,7 @@ type Standing struct {
 	IsWaiting bool `db:"is_waiting"`
 }
 
-// IsSpent reports that not enough is left for another call.
+// IsSpent reports whether too little is left for another call.
 func (s Standing) IsSpent() bool { return !s.Left.IsPositive() || s.Left.LessThan(s.PerUnit) }
 
 // triedUnits is how many units of a target may end without reporting a cost before the target is treated as free,
@@ -187,8 +187,8 @@ const standings = `
 	GROUP BY c.id, c.created_at, c.task_id, c.is_pending, c.reason, c.owner, g.currency, c.ceiling, s.cost
 	ORDER BY c.created_at, c.id, c.reason, g.currency`
 
-// hasCeilings reports that some ceiling may apply, or that an allowance must be lifted. It is checked first, because
-// the statement that reads the standings takes longer to plan than everything else that a worker does in a second.
+// hasCeilings selects whether any ceiling may apply or an allowance must be lifted. It is checked first, because the
+// statement that reads the standings takes longer to plan than everything else that a worker does in a second.
 const hasCeilings = `
 	SELECT $1 <> '' OR EXISTS (SELECT FROM allowances) OR EXISTS (SELECT FROM projects WHERE cost_per_month IS NOT NULL)
 		OR EXISTS (

@@ -57,8 +57,8 @@ type ToolReport struct {
 }
 
 const (
-	// mostTools limits the listed tools, mostDiffering the listed runs, and pathLength the calls of a run that are
-	// compared.
+	// mostTools is the maximum number of tools that are listed, mostDiffering the maximum number of runs that are listed,
+	// and pathLength how many calls of each run are compared.
 	mostTools, mostDiffering, pathLength = 200, 1000, 200
 )
 

@@ -46,7 +46,7 @@ type Provider struct {
 	Entry
 	Protocol string `db:"protocol"`
 	BaseURL  string `db:"base_url"`
-	// SealedKey is the API key, SealedHeaders are additional headers, both encrypted; nil means there are none.
+	// SealedKey is the API key, and SealedHeaders are additional headers. Both are encrypted; nil means there are none.
 	SealedKey     []byte `db:"sealed_key"`
 	SealedHeaders []byte `db:"sealed_headers"`
 	// RateLimit is N/s, N/m or unlimited; nil means the default.
@@ -157,7 +157,7 @@ type EvaluatorVersion struct {
 type Channel struct {
 	Entry
 	Kind string `db:"kind"`
-	// URL is the part of the address that may be shown, SealedURL the whole address; both are empty for an e-mail
+	// URL is the part of the address that may be shown, and SealedURL the whole address; both are empty for an e-mail
 	// channel.
 	URL       string `db:"url"`
 	SealedURL []byte `db:"sealed_url"`

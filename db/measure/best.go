@@ -7,9 +7,9 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// By describes the number, known for each question, by which variants are ranked.
+// By describes a metric by which variants are ranked; it has a value for each question.
 type By struct {
-	// Of returns the number of a question; nil if it is unknown.
+	// Of returns the metric's value for a question; nil if unknown.
 	Of           func(ComparedQuestion) *float64
 	IsLessBetter bool
 	// IsOfAnswers reports that runs without an answer do not count, so that a variant with few answers could lead.
@@ -18,7 +18,7 @@ type By struct {
 	Limit Limit
 }
 
-// Limit is the kind of limit below which a difference of a number does not matter.
+// Limit is the kind of limit below which a difference of a metric does not matter.
 type Limit string
 
 // The kinds of limits: none, an absolute share, or a fraction of the other variant's mean.
@@ -48,16 +48,15 @@ func (m Matters) areSmall(difference, mean float64, limit Limit) bool {
 	return false
 }
 
-// Ranking compares a task's variants by one number of their questions. All its fields contain indexes of variants.
+// Ranking compares a task's variants by one metric of their questions. All its fields contain indexes of variants.
 type Ranking struct {
 	// Leader is the variant with the best mean.
 	Leader int
 	// Worse lists the variants that the leader beats beyond chance: the p-value of their paired difference, adjusted for
-	// all pairs of variants and all numbers of the report, is at most Significance (metrics.md, family a).
-	// Each lists the variants that it beats by the same amount on every question, so that there is no interval.
-	// Alike lists the variants whose difference from the leader may be due to chance. Tied lists the variants in Alike
-	// whose mean equals the leader's. Unknown lists the variants that share no question with the leader on which the
-	// number is known.
+	// all pairs of variants and all metrics of the report, is at most Significance (metrics.md, family a). Each lists the
+	// variants that it beats by the same amount on every question, so that there is no interval. Alike lists the variants
+	// whose difference from the leader may be due to chance. Tied lists the variants in Alike whose mean equals the
+	// leader's. Unknown lists the variants that share no question with the leader for which the metric is known.
 	Worse, Each, Alike, Tied, Unknown []int
 	// Slight lists the variants that the leader beats by too little to matter (Matters): they are not called worse.
 	Slight []int
@@ -105,8 +104,8 @@ func (r Ranking) ShowsNone() bool {
 	return len(r.Worse)+len(r.Each)+len(r.Slight) == 0 && len(r.Alike) > 0
 }
 
-// Rank ranks variants, all of which have the same questions in the same order, by each of several numbers. All pairs
-// of variants and all numbers form one family of tests. A ranking is nil if its number is unknown for all variants.
+// Rank ranks variants, all of which have the same questions in the same order, by each of several metrics. All pairs of
+// variants and all metrics form one family of tests. A ranking is nil if its metric is unknown for all variants.
 func Rank(variants [][]ComparedQuestion, by []By, matters Matters) []*Ranking {
 	success := By{Of: func(q ComparedQuestion) *float64 { return q.SuccessRate }}
 	rounds := make([]round, 0, len(by)+1)
@@ -132,7 +131,7 @@ func Rank(variants [][]ComparedQuestion, by []By, matters Matters) []*Ranking {
 	return rankings
 }
 
-// round compares all pairs of variants by one number.
+// round compares all pairs of variants by one metric.
 type round struct {
 	By
 	// means are the variants' means, turned so that more is better; NaN if unknown.
@@ -170,7 +169,7 @@ func adjust(rounds []round) {
 	}
 }
 
-// turned returns a number with its sign changed if less of it is better, so that more is always better.
+// turned returns a value with its sign changed if less is better, so that more is always better.
 func (r round) turned(number float64) float64 {
 	if r.IsLessBetter {
 		return -number
@@ -179,7 +178,7 @@ func (r round) turned(number float64) float64 {
 }
 
 // beats compares two variants, given their indexes. by is how much better the first is, nil if unknown; isShown reports
-// that the difference is beyond chance, and isConstant that it is the same on each of several questions.
+// whether the difference is beyond chance, and isConstant whether it is the same on each of several questions.
 func (r round) beats(one, other int) (by *float64, isShown, isConstant bool) {
 	place := placeOfPair(one, other)
 	change := r.changes[place]
@@ -254,7 +253,7 @@ func (r round) rank(seldom []int, matters Matters) *Ranking {
 	return &ranking
 }
 
-// column holds one number for each question of a variant, NaN if unknown, and the question's cluster.
+// column holds the metric's value for each question of a variant, NaN if unknown, and the question's cluster.
 type column struct {
 	numbers  []float64
 	clusters []string
@@ -271,12 +270,12 @@ func newColumn(questions []ComparedQuestion, number func(ComparedQuestion) *floa
 	return c
 }
 
-// mean returns the mean of the known numbers; NaN if there are none.
+// mean returns the mean of the known values; NaN if there are none.
 func (c column) mean() float64 {
 	return stat.Mean(slices.DeleteFunc(slices.Clone(c.numbers), math.IsNaN), nil)
 }
 
-// to compares the column with another variant's, question by question.
+// to returns the change from the column to another variant's column, question by question.
 func (c column) to(other column) Change {
 	a, b, clusters := make([]float64, 0, len(c.numbers)), make([]float64, 0, len(c.numbers)),
 		make([]string, 0, len(c.numbers))
@@ -288,7 +287,7 @@ func (c column) to(other column) Change {
 	return paired(a, b, clusters, len(c.numbers)-len(a))
 }
 
-// meansOf returns the variants' means of a number, multiplied by sign so that more is better; NaN if unknown.
+// meansOf returns the variants' means of a metric, multiplied by sign so that more is better; NaN if unknown.
 func meansOf(variants [][]ComparedQuestion, number func(ComparedQuestion) *float64, sign float64) []float64 {
 	means := make([]float64, len(variants))
 	for n, questions := range variants {
@@ -333,8 +332,8 @@ type Winner struct {
 	Adjusted float64
 }
 
-// Win returns the winner by a number, where more is better, among variants that all have the same questions in the same
-// order; nil if the data show no winner, or the lead is too small to matter.
+// Win returns the winner by a metric of which more is better, among variants that all have the same questions in the
+// same order; nil if the data show no winner, or the lead is too small to matter.
 func Win(variants [][]ComparedQuestion, by By, matters Matters) *Winner {
 	number := by.Of
 	means := meansOf(variants, number, 1)

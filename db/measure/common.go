@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// mostCells limits the table of matches, in words of 64 cells; filling it takes a few milliseconds.
+// mostCells is the maximum size of the table of matches, in words of 64 cells; filling it takes a few milliseconds.
 const mostCells = 1 << 22
 
 // match is a token that two texts have in common, by its index in each.

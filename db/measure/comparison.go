@@ -7,7 +7,7 @@ import (
 	"wending/db/measure/facts"
 )
 
-// ComparedQuestion is the result of one question in one task. A number is nil if it is unknown.
+// ComparedQuestion is the result of one question in one task. A value is nil if unknown.
 type ComparedQuestion struct {
 	// ID is the item's id in the database.
 	ID int64
@@ -29,8 +29,8 @@ type ComparedQuestion struct {
 	Agreement, Similarity, Distinct *float64
 	// Meaning is the agreement by meaning; nil while it is not known which answers say the same thing.
 	Meaning *float64
-	// SuccessRate is the share of the question's runs that succeeded. The other numbers are means over the runs that
-	// succeeded; TotalTokens and Cost are means over those that report them.
+	// SuccessRate is the share of the question's runs that succeeded. The others are means over the runs that succeeded;
+	// TotalTokens and Cost are means over those that report them.
 	SuccessRate, LatencyMS, FirstTokenMS, TotalTokens, Cost *float64
 	// Judged is the number of the question's runs that have a verdict, and Passes the number of those that passed.
 	Judged, Passes int
@@ -136,7 +136,7 @@ func CompareTasks(a, b []ComparedQuestion) (c Comparison) {
 	return c
 }
 
-// sum computes the differences between the tasks' numbers on the pairs.
+// sum computes the differences between the tasks' metrics on the pairs.
 func (c *Comparison) sum() {
 	c.Agreement = c.Change(func(q ComparedQuestion) *float64 { return q.Agreement })
 	c.Meaning = c.Change(func(q ComparedQuestion) *float64 { return q.Meaning })
@@ -162,8 +162,8 @@ func (c Comparison) Only(ofA, ofB func(ComparedQuestion) bool) Comparison {
 	return only
 }
 
-// Numbers returns the changes of the numbers that a gate compares, keyed by name. Agreement by meaning is included only
-// if it is known for a question in both tasks.
+// Numbers returns the changes of the metrics that a gate compares, keyed by name. Agreement by meaning is included only
+// if it is known in both tasks for at least one question.
 func (c Comparison) Numbers() map[string]Change {
 	numbers := map[string]Change{
 		"agreement": c.Agreement, "success_rate": c.SuccessRate, "latency_ms": c.LatencyMS, "pass_share": c.PassShare,
@@ -190,7 +190,7 @@ func transition(a, b Level) Transition {
 	return UnstableUnstable
 }
 
-// Change returns the change of a number between the paired questions.
+// Change returns the change of a metric between the paired questions.
 func (c Comparison) Change(number func(ComparedQuestion) *float64) Change {
 	return changeOf(c.Pairs, number)
 }

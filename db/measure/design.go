@@ -79,7 +79,7 @@ func varianceWithin(questions []ComparedQuestion) (ofRun, ofMean *float64) {
 	return &run, &mean
 }
 
-// spreadOf returns the variance, over pairs of questions, of the difference of a number; nil with fewer than two pairs.
+// spreadOf returns the variance, over pairs of questions, of the difference of a metric; nil with fewer than two pairs.
 func spreadOf(c Comparison, number func(ComparedQuestion) *float64) *float64 {
 	var differences []float64
 	for _, pair := range c.Pairs {

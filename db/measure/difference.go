@@ -76,7 +76,8 @@ func Words(text string) (tokens []string) {
 	return tokens
 }
 
-// CompareTokens is like CompareTexts, for texts that are already cut into tokens; it does not split them further.
+// CompareTokens is like CompareTexts, but takes texts that are already cut into tokens, and does not split them
+// further.
 func CompareTokens(a, b []string, within time.Duration) (d Difference) {
 	within = min(within, DifferenceTime)
 	codes := map[string]rune{}
@@ -230,7 +231,7 @@ type Piece struct {
 }
 
 // Pieces cuts two texts at the steps of a difference, as far as the texts reach: deleted pieces come from the first
-// text, all others from the second.
+// text, and all others from the second.
 func (d Difference) Pieces(a, b string) (pieces []Piece) {
 	for _, step := range d.Steps {
 		text, from := "", &b

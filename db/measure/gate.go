@@ -2,25 +2,25 @@ package measure
 
 import "math"
 
-// Verdict is the outcome of comparing one number with a baseline (metrics.md, Gate).
+// Verdict is the outcome of comparing one metric with a baseline (metrics.md, Gate).
 type Verdict string
 
 // The verdicts of a gate.
 const (
-	// NotWorse means that, beyond chance, the number is not worse than the baseline's by the margin or more.
+	// NotWorse means that, beyond chance, the metric is not worse than the baseline's by the margin or more.
 	NotWorse Verdict = "not_worse"
-	// IsWorse means that, beyond chance, the number is worse by more than the margin.
+	// IsWorse means that, beyond chance, the metric is worse by more than the margin.
 	IsWorse Verdict = "worse"
 	// Undecided means that a comparison of this size shows neither, as is always the case with fewer than two clusters.
 	Undecided Verdict = "undecided"
 )
 
-// GateTest is one number of one variant, compared with the baseline's.
+// GateTest is one metric of one variant, compared with the baseline's.
 type GateTest struct {
 	// Change is the change from the baseline to the new result.
 	Change       Change
 	IsLessBetter bool
-	// Margin is the amount by which the number may be worse; 0 or more.
+	// Margin is the amount by which the metric may be worse; 0 or more.
 	Margin float64
 }
 
@@ -47,10 +47,10 @@ func (c Comparison) Gated(margins map[string]float64) map[string]GateResult {
 	return results
 }
 
-// IsLessBetter reports whether less of a number is better.
+// IsLessBetter reports whether less is better for the statistic with the given name.
 func IsLessBetter(name string) bool { return name == "latency_ms" || name == "cost" }
 
-// Gate decides on all tests of one gate: those of all its numbers, for all variants.
+// Gate decides on all tests of one gate: those of all its metrics, for all variants.
 func Gate(tests []GateTest) []GateResult {
 	p := make([]*float64, len(tests))
 	for n, test := range tests {

@@ -22,10 +22,10 @@ const (
 	FromVote Source = "vote"
 )
 
-// UnknownReason explains why a number, or its interval, is unknown.
+// UnknownReason explains why a statistic, or its interval, is unknown.
 type UnknownReason string
 
-// The reasons why a number or its interval is unknown.
+// The reasons why a statistic or its interval is unknown.
 const (
 	NoScores    UnknownReason = "no_scores"
 	OneRun      UnknownReason = "one_run"
@@ -53,7 +53,7 @@ type Scored struct {
 	Votes   []float64
 }
 
-// Part is one source's part of the noise. Its numbers are nil if they are unknown; Reason explains why.
+// Part is one source's part of the noise. Its pointers are nil if unknown; Reason explains why.
 type Part struct {
 	Source     Source         `json:"source" enum:"question,variant,variant_by_question,run,vote" doc:"question: questions differ; variant: variants differ; variant_by_question: variants rank differently on different questions; run: repeats of a question differ (with one vote, including the judge's own noise); vote: a judge's votes on one answer differ" example:"vote"`
 	Variance   *float64       `json:"variance" doc:"Estimated variance of a single score from this source (method of moments); estimates below 0 are 0" example:"0.012"`

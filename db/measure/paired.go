@@ -6,14 +6,14 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// Change describes the change of a number between two tasks on the questions they share: the statistics of paired
+// Change describes the change of a metric between two tasks on the questions they share: the statistics of paired
 // differences in metrics.md.
 type Change struct {
 	// N is how many questions have a value in both tasks, and LeftOut how many lack one in either task. Clusters is how
 	// many independent groups the N questions form.
 	N, LeftOut, Clusters int
-	// MeanA and MeanB are the tasks' own means on these questions. Mean is the mean of the differences: the second
-	// task's number minus the first's; nil if N is 0.
+	// MeanA and MeanB are the tasks' own means on these questions. Mean is the mean of the differences: the second task's
+	// value minus the first's; nil if N is 0.
 	MeanA, MeanB, Mean *float64
 	// SE is the standard error of Mean; nil if Clusters is below 2.
 	SE *float64
@@ -41,7 +41,7 @@ func (c Change) Detectable() *float64 {
 	return &detectable
 }
 
-// IsConstant reports whether the number differs by the same amount on each of several questions; such a difference has
+// IsConstant reports whether the metric differs by the same amount on each of several questions; such a difference has
 // no interval.
 func (c Change) IsConstant() bool { return c.SE != nil && c.Low == nil }
 
@@ -61,11 +61,11 @@ func (c Change) Unknown() *UnknownReason {
 	return &reason
 }
 
-// noDeviation is the standard deviation below which numbers count as equal.
+// noDeviation is the standard deviation below which values count as equal.
 const noDeviation = 1e-12
 
-// paired compares the numbers of two tasks: a[n] and b[n] belong to a question in clusters[n]. leftOut is the number
-// of other pairs, in which a number is unknown.
+// paired compares the values of two tasks: a[n] and b[n] belong to a question in clusters[n]. leftOut is the number of
+// other pairs, in which a value is unknown.
 func paired(a, b []float64, clusters []string, leftOut int) Change {
 	change := Change{N: len(a), LeftOut: leftOut}
 	if change.N == 0 {

@@ -29,7 +29,7 @@ func (j Judged) Share() *float64 {
 // Interval is a 95 % interval: its lower and its upper end.
 type Interval []float64
 
-// Statistics sum up the evaluators' verdicts, over questions (metrics.md). A number is nil if it is unknown.
+// Statistics sum up the evaluators' verdicts, over questions (metrics.md). A statistic is nil if unknown.
 type Statistics struct {
 	Judged    int `json:"judged" doc:"Runs on which every evaluator reached a verdict" example:"490"`
 	PassCount int `json:"pass_count" doc:"Judged runs that passed every evaluator" example:"441"`
@@ -42,7 +42,7 @@ type Statistics struct {
 	PassRateAll  *float64 `json:"pass_rate_all" doc:"pass_count / runs_expected; failed and missing runs count as not passed" example:"0.882"`
 	PassInterval Interval `json:"pass_rate_interval" doc:"95 % interval of pass_rate, with questions or their clusters as the sampling units: [low, high]" example:"[0.85,0.95]"`
 	MajorityRate *float64 `json:"majority_rate" doc:"Share of questions with more than half of their runs passed" example:"0.93"`
-	// PassAt and PassHat have a number for each k from 1 to runs_per_item.
+	// PassAt and PassHat have one value for each k from 1 to runs_per_item.
 	PassAt    []float64 `json:"pass_at" doc:"Probability that at least one of k runs passes, for k = 1, 2, 3 …" example:"[0.9,0.97]"`
 	PassHat   []float64 `json:"pass_hat" doc:"Probability that all k runs pass, for k = 1, 2, 3 …" example:"[0.9,0.84]"`
 	ScoreMean *float64  `json:"score_mean" doc:"Mean over questions of the mean score of their runs, 0–1" example:"0.87"`

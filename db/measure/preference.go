@@ -22,8 +22,8 @@ func (s Sample) Wilson() Interval {
 }
 
 // SignTest returns the two-sided probability that the clusters are at least as unevenly divided as these if zeros and
-// ones are equally likely. Each cluster counts once, as the value that most of its numbers have; a cluster with as many
-// zeros as ones does not count.
+// ones are equally likely. Each cluster counts once, as the value that most of its questions have; a cluster with as
+// many zeros as ones does not count.
 func (s Sample) SignTest() float64 {
 	places, count := s.grouped()
 	balances := make([]float64, count)

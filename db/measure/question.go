@@ -18,11 +18,11 @@ type Answer struct {
 	// IsMissing reports that the run never took place.
 	IsMissing bool
 	// IsExtra reports that the question got this run because its earlier answers differed: such a run counts only for
-	// letters and facts, because it would bias all other numbers.
+	// letters and facts, because it would bias everything else.
 	IsExtra bool
 }
 
-// Question sums up the answers to one question. Its fields have the names of the numbers in metrics.md.
+// Question sums up the answers to one question. Its fields have the names of the metrics in metrics.md.
 type Question struct {
 	Level Level
 	// Agreement and Consensus are nil if there is only one run for each question, or if a run is missing.
@@ -73,10 +73,10 @@ type Value struct {
 // assessed again.
 const Revision = 15
 
-// Assess sums up the answers to a question for each variant; each variant has one answer for each of its runs.
-// Equal answers have the same letter in all variants. differences describe how to turn answer A into each of the
-// others, in the order of their letters from B. standard is the standard answer, which may be empty. The only
-// possible error is the context's.
+// Assess sums up the answers to a question for each variant; each variant has one answer for each of its runs. Equal
+// answers have the same letter in all variants. differences describe how to turn answer A into each of the others, in
+// the order of their letters from B. standard is the standard answer, or empty if there is none. The only possible
+// error is the context's.
 func Assess(ctx context.Context, standard string,
 	variants [][]Answer) (questions []Question, differences []Difference, err error) {
 	var keys [][]byte

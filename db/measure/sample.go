@@ -8,21 +8,21 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Sample holds the known numbers of a variant's questions. The questions of one cluster, such as the turns of a
+// Sample holds a metric's known values for a variant's questions. The questions of one cluster, such as the turns of a
 // conversation or the questions about one document, are not independent: standard errors and intervals treat each
 // cluster as one observation (metrics.md, Clusters; Liang and Zeger 1986).
 type Sample struct {
 	numbers []float64
-	// clusters are the clusters of the numbers; an empty one means that the question forms its own cluster.
+	// clusters are the clusters of the questions; an empty one means that the question forms its own cluster.
 	clusters []string
 }
 
-// Add adds a question's number. An empty cluster means that the question forms its own cluster.
+// Add adds a question's value. An empty cluster means that the question forms its own cluster.
 func (s *Sample) Add(number float64, cluster string) {
 	s.numbers, s.clusters = append(s.numbers, number), append(s.clusters, cluster)
 }
 
-// Numbers returns the questions' numbers, in the order in which they were added.
+// Numbers returns the questions' values, in the order in which they were added.
 func (s Sample) Numbers() []float64 { return s.numbers }
 
 // Clusters returns the number of clusters.
@@ -31,7 +31,7 @@ func (s Sample) Clusters() int {
 	return count
 }
 
-// grouped returns the index of each number's cluster, in the order in which clusters first occur, and the number of
+// grouped returns the index of each question's cluster, in the order in which clusters first occur, and the number of
 // clusters.
 func (s Sample) grouped() (places []int, count int) {
 	places, named := make([]int, len(s.clusters)), map[string]int{}
@@ -55,7 +55,7 @@ func (s Sample) grouped() (places []int, count int) {
 	return places, count
 }
 
-// Mean returns the mean; nil if there are no numbers.
+// Mean returns the mean; nil if there are no values.
 func (s Sample) Mean() *float64 {
 	if len(s.numbers) == 0 {
 		return nil
@@ -85,7 +85,7 @@ func (s Sample) spread() (*float64, int) {
 	return &se, count
 }
 
-// Interval returns the 95 % interval of the mean (Student's t); nil with fewer than two clusters, or if all numbers, or
+// Interval returns the 95 % interval of the mean (Student's t); nil with fewer than two clusters, or if all values, or
 // the means of all clusters, are the same.
 func (s Sample) Interval() Interval {
 	se := s.SE()
@@ -99,10 +99,10 @@ func (s Sample) Interval() Interval {
 // manyClusters is the minimum number of clusters for which Share corrects intervals that reach beyond 0 or 1.
 const manyClusters = 30
 
-// Share is like Interval, for numbers from 0 to 1. If Student's interval reaches beyond 0 or 1, it is cut off there and
-// too narrow on the other side: with a pass rate of 90 % and 50 questions, it covers the rate in only 88 % of cases.
-// With many clusters, Wilson's interval takes its place, for the number of independent questions that would have the
-// same standard error; it covers the rate in 95 % (Franco, Little, Louis, Slud 2019, doi:10.1093/jssam/smy019).
+// Share is like Interval, but for values from 0 to 1. If Student's interval reaches beyond 0 or 1, it is cut off there
+// and too narrow on the other side: with a pass rate of 90 % and 50 questions, it covers the rate in only 88 % of
+// cases. With many clusters, Wilson's interval takes its place, for the number of independent questions that would have
+// the same standard error; it covers the rate in 95 % (Franco, Little, Louis, Slud 2019, doi:10.1093/jssam/smy019).
 func (s Sample) Share() Interval {
 	of := s.Interval()
 	if of == nil || of[0] >= 0 && of[1] <= 1 {

@@ -1,5 +1,5 @@
-// Package measure computes the numbers of metrics.md from plain values: how alike answers are, how two tasks
-// compare, how evaluators judge questions, how far reviewers agree, and when a trend raises an alert.
+// Package measure computes the metrics of metrics.md from plain values: how alike answers are, how two tasks compare,
+// how evaluators judge questions, how far reviewers agree, and when a trend raises an alert.
 package measure
 
 import (

@@ -9,7 +9,7 @@ import (
 	"wending/db/measure/facts"
 )
 
-// Metric is a number whose trend is watched.
+// Metric is a metric whose trend is watched.
 type Metric string
 
 // The metrics. Latency is the mean of the questions' means in milliseconds; Cost is the cost of the whole firing.
@@ -88,9 +88,9 @@ func (f FiringSummary) IsRestart(before FiringSummary) bool {
 // ConfigurationKind says which of the things that a task uses has changed.
 type ConfigurationKind string
 
-// The kinds. ConfiguredSettings are the settings that affect numbers, ConfiguredTarget the agents and models, and
+// The kinds. ConfiguredSettings are the settings that affect metrics, ConfiguredTarget the agents and models, and
 // ConfiguredJudge the models that judge and group answers. ConfiguredCredentials means that a target at the same
-// address is called with another key, header or parameter.
+// address is called with a different key, or different headers or parameters.
 const (
 	ConfiguredDataset     ConfigurationKind = "dataset"
 	ConfiguredSettings    ConfigurationKind = "settings"
@@ -204,9 +204,9 @@ type Finding struct {
 	Value   float64 `json:"value"`
 	// Below is the limit if Value is below it; otherwise nil.
 	Below *float64 `json:"below,omitempty"`
-	// Baseline is the mean over the previous firings, whose number is Firings; nil unless Value is worse than this mean,
-	// beyond chance. Adjusted is the p-value of the difference, adjusted for all variants of the firing (metrics.md,
-	// family d); nil if each question became worse by the same amount.
+	// Baseline is the mean over the previous firings, and Firings how many these are. Baseline is nil unless Value is
+	// worse than it, beyond chance. Adjusted is the p-value of the difference, adjusted for all variants of the firing
+	// (metrics.md, family d); nil if each question became worse by the same amount.
 	Baseline *float64 `json:"baseline,omitempty"`
 	Firings  int      `json:"firings,omitempty"`
 	Adjusted *float64 `json:"p_adjusted,omitempty"`

@@ -121,7 +121,7 @@ type AuditFilter struct {
 	// Actor is a name, compared without regard to case; Action is an action or the beginning of one, such as task;
 	// Object is an id, a kind or a part of a name.
 	Actor, Action, Object string
-	// From is the earliest time, To the time just after the latest; nil leaves that end open.
+	// From is the earliest time, and To the time after the latest; nil leaves that end open.
 	From, To *time.Time
 }
 

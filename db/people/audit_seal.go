@@ -35,8 +35,8 @@ func (e ends) message() []byte {
 
 func (e ends) isEmpty() bool { return e.FirstSeq == 0 && e.LastSeq == 0 }
 
-// AuditSealError means that the chain does not begin or end where it was sealed: entries were removed at an end, or
-// it was sealed with another key.
+// AuditSealError means that the chain does not begin or end where it was sealed: entries were removed at an end, or it
+// was sealed with a different key.
 type AuditSealError struct {
 	// Seq is the number of the last entry.
 	Seq int64

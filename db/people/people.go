@@ -93,7 +93,7 @@ func (p People) change(ctx context.Context, doing string, work func(*sqlx.Tx) er
 	})
 }
 
-// changeRow is like change, for one statement; if it affects no row, the error names an object of the given kind.
+// changeRow is like change, but for one statement; if it affects no row, the error names an object of the given kind.
 func (p People) changeRow(ctx context.Context, kind db.Kind, doing, statement string, arguments ...any) error {
 	return p.change(ctx, doing, func(tx *sqlx.Tx) error {
 		result, err := tx.ExecContext(ctx, statement, arguments...)

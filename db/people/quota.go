@@ -25,7 +25,7 @@ const (
 type QuotaExceededError struct {
 	// What is QuotaUploads, QuotaDisk or QuotaCalls.
 	What string
-	// Most is the quota, Used the part that is already used; both are formatted for people.
+	// Most is the quota, and Used the part that is already used; both are formatted for people.
 	Most, Used string
 }
 

@@ -72,7 +72,7 @@ func (p People) UserOf(ctx context.Context, subject string) (User, error) {
 func (p People) readUser(ctx context.Context, where string, arguments ...any) (User, error) {
 	var user User
 	if err := p.db.GetContext(ctx, &user, readUsers+where, arguments...); err != nil {
-		// user may be partly scanned, with some pointers set
+		// The user may be partly scanned, with some pointers set.
 		return User{}, db.NotFound(KindUser, pg.Classify("read an account", err))
 	}
 	return user, nil

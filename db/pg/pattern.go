@@ -2,7 +2,7 @@ package pg
 
 import "strings"
 
-// Containing returns an ILIKE pattern that matches all texts that contain the given text; empty if that is empty.
+// Containing returns an ILIKE pattern that matches all texts that contain text; empty if text is empty.
 func Containing(text string) string {
 	if text == "" {
 		return ""

@@ -19,7 +19,7 @@ func (p *Pool) InTx(ctx context.Context, doing string, work func(*sqlx.Tx) error
 	return p.inTx(ctx, doing, `SET LOCAL idle_in_transaction_session_timeout = '15s'`, work)
 }
 
-// InLongTx is like InTx, for work that computes for many seconds between two statements and locks only rows that it
+// InLongTx is like InTx, but for work that computes for many seconds between two statements and locks only rows that it
 // inserts: nobody waits for them.
 func (p *Pool) InLongTx(ctx context.Context, doing string, work func(*sqlx.Tx) error) error {
 	return p.inTx(ctx, doing, `SET LOCAL idle_in_transaction_session_timeout = '5min'`, work)
@@ -34,7 +34,7 @@ func (p *Pool) inTx(ctx context.Context, doing, limit string, work func(*sqlx.Tx
 	})
 }
 
-// InBareTx is like InTx, for work whose first statement sets the idle timeout itself, which saves a round trip.
+// InBareTx is like InTx, but leaves it to the work's first statement to set the idle timeout, which saves a round trip.
 func (p *Pool) InBareTx(ctx context.Context, doing string, work func(*sqlx.Tx) error) error {
 	tx, err := p.BeginTxx(ctx, nil)
 	if err != nil {
@@ -66,7 +66,7 @@ func PreferIndexes(ctx context.Context, tx *sqlx.Tx) error {
 	return Classify("set planner options", err)
 }
 
-// SelectNamed is like SelectContext, for a statement with named parameters (:name; write casts as CAST, because
+// SelectNamed is like SelectContext, but for a statement with named parameters (:name; write casts as CAST, because
 // sqlx reads "::" as an escaped colon).
 func SelectNamed(ctx context.Context, db sqlx.QueryerContext, rows any, statement string,
 	arguments map[string]any) error {
@@ -77,7 +77,7 @@ func SelectNamed(ctx context.Context, db sqlx.QueryerContext, rows any, statemen
 	return sqlx.SelectContext(ctx, db, rows, positional, list...)
 }
 
-// GetNamed is like GetContext, for a statement with named parameters.
+// GetNamed is like GetContext, but for a statement with named parameters.
 func GetNamed(ctx context.Context, db sqlx.QueryerContext, row any, statement string, arguments map[string]any) error {
 	positional, list, err := named(statement, arguments)
 	if err != nil {
@@ -86,7 +86,7 @@ func GetNamed(ctx context.Context, db sqlx.QueryerContext, row any, statement st
 	return sqlx.GetContext(ctx, db, row, positional, list...)
 }
 
-// ExecNamed is like ExecContext, for a statement with named parameters.
+// ExecNamed is like ExecContext, but for a statement with named parameters.
 func ExecNamed(ctx context.Context, db sqlx.ExecerContext, statement string,
 	arguments map[string]any) (sql.Result, error) {
 	positional, list, err := named(statement, arguments)

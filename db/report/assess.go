@@ -121,7 +121,7 @@ const storeAssessed = `
 	WHERE (q.newest_run_id, q.runs, q.revision) <> (excluded.newest_run_id, excluded.runs, excluded.revision)
 	OR q.contents IS NULL AND excluded.contents IS NOT NULL`
 
-// StoreGrouped is like Store, for a task whose answers a model groups by meaning: it also stores the numbers that
+// StoreGrouped is like Store, but for a task whose answers a model groups by meaning: it also stores the values that
 // follow from existing groupings.
 func (a Assessor) StoreGrouped(ctx context.Context, assessed []Assessed) error {
 	ids := make([]int64, len(assessed))
@@ -188,7 +188,7 @@ func list[T any](all []T) (string, error) {
 
 // Question is an item's part of a report, without its answers.
 type Question struct {
-	// Number is the item's number, from 1, in the order of pages.
+	// Number is the item's number, from 1, in the order in which pages list the items.
 	Number int `db:"number"`
 	// ID is the item's id in the database.
 	ID int64 `db:"id"`

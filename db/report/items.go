@@ -14,7 +14,7 @@ import (
 	"wending/db/pg"
 )
 
-// FirstItems returns the first items of a task, in the order of pages and exports.
+// FirstItems returns the first count items of a task, in the order in which pages and exports list them.
 func (r Report) FirstItems(ctx context.Context, taskID uuid.UUID, count int) ([]db.Item, error) {
 	var items []db.Item
 	err := r.db.SelectContext(ctx, &items,
@@ -22,7 +22,7 @@ func (r Report) FirstItems(ctx context.Context, taskID uuid.UUID, count int) ([]
 	return items, pg.Classify("read the first questions", err)
 }
 
-// ItemsByID returns the items with these ids, in the order of pages and exports.
+// ItemsByID returns the items with these ids, in the order in which pages and exports list them.
 func (r Report) ItemsByID(ctx context.Context, ids []int64) ([]db.Item, error) {
 	var items []db.Item
 	err := r.db.SelectContext(ctx, &items,
@@ -30,7 +30,7 @@ func (r Report) ItemsByID(ctx context.Context, ids []int64) ([]db.Item, error) {
 	return items, pg.Classify("read the questions", err)
 }
 
-// Filter narrows and orders a task's items; its zero value selects all of them in the order of pages.
+// Filter narrows and orders a task's items; its zero value selects all of them in the order in which pages list them.
 type Filter struct {
 	// QuestionID keeps only the item with this question id.
 	QuestionID string
@@ -176,7 +176,7 @@ func (f Filter) where() string {
 				  AND (CAST(:passed AS boolean) IS NULL OR v.passed = :passed)
 				  AND (CAST(:min_score AS float8) IS NULL OR v.score >= :min_score)
 				  AND (CAST(:max_score AS float8) IS NULL OR v.score <= :max_score)` + isWithinBounds + `)`
-		// runs that never took place have no verdict, numbers, finish reason, error code or trace
+		// Runs that never took place have no verdict, numbers, finish reason, error code or trace.
 		if slices.Contains(f.Statuses, db.RunStopped) && !f.judges() && !f.boundsRuns() &&
 			len(f.FinishReasons)+len(f.ErrorCodes)+len(f.TraceID) == 0 {
 			where += `

@@ -20,7 +20,7 @@ type Spent struct {
 // JudgeNumbers hold the cost of one judge's calls and the scale on which the judge seems to rate.
 type JudgeNumbers struct {
 	Spent
-	// Variants holds the same numbers for each variant, keyed by its number.
+	// Variants holds the same for each variant, keyed by the variant's number.
 	Variants map[int]Spent
 	// Scale is 1 or 10 if enough answers were rated and no rating is above it, although ratings go up to 100;
 	// otherwise 0.

@@ -28,7 +28,7 @@ func New(store *db.Store) Report { return Report{store.Pool()} }
 type Summary struct {
 	ID         int64  `db:"id"`
 	QuestionID string `db:"question_id"`
-	// Number is the item's number, from 1, in the order of pages.
+	// Number is the item's number, from 1, in the order in which pages list the items.
 	Number int `db:"number"`
 	// Series names the conversation that the item is a turn of; nil for a single question.
 	Series *string `db:"series"`
@@ -98,8 +98,8 @@ func (s Summary) IsUnstable() bool { return s.Answers > 1 }
 type Contradiction string
 
 // OfFacts means that the answers have the level Facts: they contradict each other and are otherwise alike. OfAnswers
-// means that they contradict each other but have another level, because they also differ in other ways, or only runs
-// beyond runs_per_item contradict each other. OfStandard means that they contradict only the standard answer.
+// means that they contradict each other but have a different level, because they also differ in other ways, or only
+// runs beyond runs_per_item contradict each other. OfStandard means that they contradict only the standard answer.
 const (
 	OfFacts                  = Contradiction(measure.Facts)
 	OfAnswers  Contradiction = "answers"
@@ -203,11 +203,11 @@ func AsNumber(text string) (number int, isNumber bool) {
 
 var asNumber = regexp.MustCompile(`^(?:#|第)? ?([1-9][0-9]{0,5}) ?题?$`)
 
-// Summaries returns a summary of each of the task's items, in the order of pages and exports, based on the runs of
-// one variant, or of all variants if variant is 0. An item matches if its question_id, question, standard answer,
-// another of its columns or the beginning of one of its answers contains text, ignoring case, or if text is the id of
-// one of its runs in traces, or the item's number ("46", "#46", "第46题"). It returns ErrSearchTooSlow if the search
-// takes longer than searchTime.
+// Summaries returns a summary of each of the task's items, in the order in which pages and exports list them, based on
+// the runs of one variant, or of all variants if variant is 0. An item matches if its question_id, question, standard
+// answer, another of its columns or the beginning of one of its answers contains text, ignoring case, or if text is the
+// id of one of its runs in traces, or the item's number ("46", "#46", "第46题"). It returns ErrSearchTooSlow if the
+// search takes longer than searchTime.
 func (r Report) Summaries(ctx context.Context, task db.Task, variant int, text string,
 	withMeasures bool) ([]Summary, error) {
 	like := "ILIKE"

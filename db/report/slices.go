@@ -65,8 +65,8 @@ const whole = -1
 
 // readSliceStatistics returns the statistics of each variant over each slice and over all questions. It reads the runs
 // of the task $1 once, grouped by the slices $3 of the items $2; the whole is the sum of the groups. Percentiles and
-// intervals are computed later from the runs' numbers, which are collected in arrays in the same order; -1 stands for
-// an unknown one. Scores are collected if $4 is true, with default ratings if $5 is true.
+// intervals are computed later from the runs' values, which are collected in arrays in the same order; -1 stands for an
+// unknown value. Scores are collected if $4 is true, with default ratings if $5 is true.
 const readSliceStatistics = `
 	WITH sliced AS MATERIALIZED (
 		SELECT s.item_id, s.slice, coalesce('=' || nullif(` + db.ClusterOf + `, ''), '#' || i.id) AS cluster
@@ -192,7 +192,7 @@ type collected struct {
 	ofRuns
 }
 
-// ofRuns holds numbers about runs, with a list for each kind of number, all in the same order; -1 means unknown.
+// ofRuns holds values of runs, with one list for each kind of value, all in the same order; -1 means unknown.
 type ofRuns struct {
 	Items integers `db:"run_items"`
 	// Verdicts are 3 for a run that passed, 2 for one that did not, and 0 for one that was not judged; -1 for a run
@@ -408,8 +408,8 @@ type itemErrors struct {
 	ItemID                    int64 `db:"item_id"`
 }
 
-// evaluationErrors returns the variants and items that have evaluations with an error or a default rating, and the
-// numbers of such evaluations.
+// evaluationErrors returns the variants and items that have evaluations with an error or a default rating, and how many
+// such evaluations each has.
 func (r Report) evaluationErrors(ctx context.Context, task db.Task) (errors []itemErrors, err error) {
 	const count = `
 		SELECT r.variant, r.item_id, count(*) AS errors, count(*) FILTER (WHERE e.is_default) AS defaults

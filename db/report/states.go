@@ -117,7 +117,7 @@ func (m Monitor) Board(ctx context.Context, task db.Task) (board Board, err erro
 
 // ItemProgress is the progress of one question.
 type ItemProgress struct {
-	// Number is the question's number, from 1, in the order of pages.
+	// Number is the question's number, from 1, in the order in which pages list the questions.
 	Number     int       `db:"number"`
 	QuestionID string    `db:"question_id"`
 	Question   string    `db:"question"`

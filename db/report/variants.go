@@ -13,8 +13,7 @@ import (
 	"wending/db/pg"
 )
 
-// VariantStatistics describes one variant, computed from its current runs (metrics.md). A number is nil if
-// it is unknown.
+// VariantStatistics describes one variant, computed from its current runs (metrics.md). A statistic is nil if unknown.
 type VariantStatistics struct {
 	Number      int    `db:"number" json:"number" doc:"Number of the variant; 1 for a plain task" example:"1"`
 	Name        string `db:"name" json:"name" doc:"Name of the variant; empty for a plain task"`

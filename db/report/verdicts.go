@@ -24,8 +24,8 @@ type variantVerdicts struct {
 	ratings map[string]*measure.Sample
 }
 
-// isCounted is the condition for the runs r of the task $1 from which numbers are computed: the same number of first
-// runs of every question. Additional runs of questions that are not settled would bias the numbers.
+// isCounted is the condition for the runs r of the task $1 from which statistics are computed: the same number of first
+// runs of every question. Additional runs of questions that are not settled would bias the statistics.
 const isCounted = `r.run_index <= (SELECT runs_per_item FROM evaluation_tasks WHERE id = $1)`
 
 // PassStatistics returns the statistics of the combined verdicts of all evaluators of a task, keyed by variant number.

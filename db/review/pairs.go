@@ -46,7 +46,7 @@ type Matchup struct{ A, B int }
 type Pair struct {
 	ItemID     int64  `db:"item_id"`
 	QuestionID string `db:"question_id"`
-	// Number is the question's number in the order of pages, from 1.
+	// Number is the question's number, from 1, in the order in which pages list the questions.
 	Number  int    `db:"number"`
 	Cluster string `db:"cluster"`
 	// RunA and RunB are the ids of the current runs, IndexA and IndexB their numbers among the runs of a variant.
@@ -111,7 +111,8 @@ func (p Pair) balance() (balance int) {
 	return balance
 }
 
-// Pairs are the pairs that were drawn for two variants and still have both answers, in the order of pages.
+// Pairs are the pairs that were drawn for two variants and still have both answers, in the order in which pages list
+// their questions.
 type Pairs []Pair
 
 // ToJudge returns the pairs whose answers differ.

@@ -32,7 +32,7 @@ type SampledRun struct {
 	SampleID   uuid.UUID `db:"sample_id"`
 	ItemID     int64     `db:"item_id"`
 	QuestionID string    `db:"question_id"`
-	// Number is the question's number in the order of pages, from 1.
+	// Number is the question's number, from 1, in the order in which pages list the questions.
 	Number   int `db:"number"`
 	Variant  int `db:"variant"`
 	RunIndex int `db:"run_index"`

@@ -46,7 +46,7 @@ type Backups struct {
 	BackupFailedAt *time.Time `db:"backup_failed_at"`
 }
 
-// HasFailed reports that the last scheduled backup failed, and that none was made since.
+// HasFailed reports whether the last scheduled backup failed and none was made since.
 func (b Backups) HasFailed() bool {
 	return b.BackupFailedAt != nil && (b.LastBackupAt == nil || b.LastBackupAt.Before(*b.BackupFailedAt))
 }

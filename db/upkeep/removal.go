@@ -1,5 +1,5 @@
 // Package upkeep keeps the database in order: it removes data that is no longer needed, measures disk usage, seals
-// secrets with another key, and exports and imports tasks and whole databases.
+// secrets with a new key, and exports and imports tasks and whole databases.
 package upkeep
 
 import (

@@ -133,7 +133,7 @@ const replaceSecrets = `
 		sealed_template = :sealed_template
 	WHERE task_id = :task_id AND number = :number`
 
-// Reseal replaces the secrets of targets that were sealed with another key. Each target with a secret that does not
+// Reseal replaces the secrets of targets that were sealed with a different key. Each target with a secret that does not
 // begin with head is passed to the given function, which returns the target with the secrets to store, or nil to leave
 // it unchanged. progress is called after each batch with the number of targets changed so far and the number left. Each
 // batch is one transaction, so an interrupted run can be repeated.
@@ -183,8 +183,8 @@ var libraryPlaces = []libraryPlace{
 	{"channels", "url"}, {"channels", "secret"},
 }
 
-// ResealLibrary is like Reseal, for the library's entries. The given function receives a sealed value and its owner,
-// and returns nil to leave the value unchanged. changed and left count values, not entries.
+// ResealLibrary is like Reseal, but for the library's entries. The given function receives a sealed value and its
+// owner, and returns nil to leave the value unchanged. changed and left count values, not entries.
 func (s Secrets) ResealLibrary(
 	ctx context.Context, head []byte, again func(sealed []byte, owner string) ([]byte, error),
 	progress func(changed, left int),

@@ -36,10 +36,10 @@ type TaskSize struct {
 
 // SpaceUsage is the disk usage of the database.
 type SpaceUsage struct {
-	// Database is the total size, Tables are the largest tables.
+	// Database is the total size in bytes, and Tables are the largest tables.
 	Database int64
 	Tables   []TableSize
-	// Tasks are the tasks with the largest answers, TaskCount is the number of all tasks.
+	// Tasks are the tasks with the largest answers, and TaskCount is the number of all tasks.
 	Tasks     []TaskSize
 	TaskCount int
 	Backups

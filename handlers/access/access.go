@@ -50,8 +50,8 @@ type Config struct {
 type Guard struct {
 	Config
 	routes map[string]bool
-	// publicPaths are the paths that have at least one public method. A request to them with another method is told which
-	// methods exist, even if nobody has signed in.
+	// publicPaths are the paths that have at least one public method. A request to them with any other method is told
+	// which methods exist, even if nobody has signed in.
 	publicPaths map[string]bool
 
 	mu   sync.Mutex
@@ -441,7 +441,7 @@ func membershipIn(memberships []people.Membership, project string) (found *peopl
 	return found
 }
 
-// chooseAny is like choose, for sites without accounts: everything is visible, unless one project is requested.
+// chooseAny is like choose, but for sites without accounts: everything is visible, unless one project is requested.
 func (g *Guard) chooseAny(ctx context.Context, info request.Info, asked ask) (request.Info, error) {
 	info.Role = people.Admin
 	if asked.project == "" {

@@ -54,8 +54,8 @@ func (h *handler) open(ctx context.Context, kind, kept string, detail any) error
 	return json.Unmarshal(found.Detail, detail)
 }
 
-// maxNext is the maximum length, in bytes, of the path to which a sign-in redirects, because cookies and headers
-// contain it.
+// maxNext is the maximum length, in bytes, of the path to which a sign-in redirects; cookies and headers contain the
+// path.
 const maxNext = 1000
 
 // nextOf returns the path to which a sign-in redirects: text if it is on this site, or else the list of tasks.

@@ -90,7 +90,7 @@ func NewDirectory(config DirectoryConfig) (*Directory, error) {
 		return nil, errors.New("AUTH=ldap needs LDAP_BASE_DN, such as ou=people,dc=example,dc=com")
 	}
 	for _, one := range []struct{ setting, dn string }{{"LDAP_BASE_DN", d.BaseDN}, {"LDAP_BIND_DN", d.BindDN}} {
-		// Active Directory also lets accounts bind as name@domain or DOMAIN\name
+		// Active Directory also lets accounts bind as name@domain or DOMAIN\name.
 		if _, err := ldap.ParseDN(one.dn); err != nil && (one.setting != "LDAP_BIND_DN" || strings.Contains(one.dn, "=")) {
 			return nil, fmt.Errorf("%s is %q, but must be a DN such as ou=people,dc=example,dc=com", one.setting, one.dn)
 		}

@@ -69,8 +69,8 @@ func (o *OpenID) grants() []Grant { return o.Grants }
 // renewsWithin is short because, after that, the provider signs people in again without asking for their credentials.
 func (o *OpenID) renewsWithin() time.Duration { return people.RightsLast }
 
-// connect fetches the provider's metadata once; if that fails, the next sign-in tries again. A request stops waiting
-// when its context ends.
+// connect fetches the provider's metadata once; if the fetch fails, the next sign-in tries again. A request stops
+// waiting when its context ends.
 func (o *OpenID) connect(ctx context.Context) (*oidc.Provider, *oauth2.Config, error) {
 	o.mu.Lock()
 	found := o.found
@@ -105,7 +105,7 @@ func (o *OpenID) discover(ctx context.Context) (*discovered, error) {
 	if err != nil {
 		return nil, err
 	}
-	// the configuration remembers how the provider wants clients to authenticate
+	// The configuration remembers how the provider wants clients to authenticate.
 	return &discovered{provider, &oauth2.Config{
 		ClientID: o.ClientID, ClientSecret: o.ClientSecret, Endpoint: provider.Endpoint(),
 		RedirectURL: o.Site + paths.OpenIDDone,

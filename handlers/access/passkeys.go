@@ -26,8 +26,8 @@ import (
 // Passkeys handles the WebAuthn credentials of one site.
 type Passkeys struct{ site *webauthn.WebAuthn }
 
-// NewPasskeys returns the passkeys of the site at an address. It returns nil if browsers would not allow any there:
-// they require HTTPS and a domain name (not an IP address), or localhost.
+// NewPasskeys returns the passkeys of the site at the given address. It returns nil if browsers would not allow any
+// there: they require HTTPS and a domain name (not an IP address), or localhost.
 func NewPasskeys(address string) (*Passkeys, error) {
 	u, err := url.Parse(address)
 	if err != nil {

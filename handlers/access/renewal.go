@@ -146,7 +146,7 @@ func (h *handler) signOutFromProvider(c echo.Context) error {
 	if err != nil {
 		return refuseLogout(c)
 	}
-	// limited, because even unsigned requests would make us fetch the provider's keys
+	// The rate is limited, because even unsigned requests would make us fetch the provider's keys.
 	key := "back-channel from " + network(request.From(ctx).Actor.Address)
 	wait, err := h.People.Attempt(ctx, key, maxFailuresOfAddress)
 	if err != nil {

@@ -53,7 +53,7 @@ type handler struct {
 	Config
 }
 
-// Register adds the endpoints to the groups: those that stream to plain, all others to compressed. It returns their
+// Register adds the endpoints to the groups: those that stream to plain, and all others to compressed. It returns their
 // OpenAPI document.
 func Register(e *echo.Echo, compressed, plain *echo.Group, config Config) *huma.OpenAPI {
 	rest.InstallErrors()

@@ -75,7 +75,7 @@ type estimateOutput struct {
 		CostAtMost       *string   `json:"cost_at_most" doc:"The maximum cost; null if cost is" example:"2.1"`
 		Variants         []Variant `json:"variants"`
 		Warnings         []warning `json:"warnings"`
-		// Detectable is the smallest difference that a comparison with another task of this size can be expected to detect.
+		// Detectable is the smallest difference that a comparison with a second task of this size can be expected to detect.
 		Detectable measure.Detectable `json:"detectable" doc:"The smallest differences that a comparison of two tasks of this size detects with 80 % power"`
 		Basis      measure.Basis      `json:"basis" enum:"comparison,task,assumed" doc:"Source of the variances behind detectable: comparison (the newest finished comparison of the same questions), task (the newest finished task) or assumed" example:"task"`
 	}

@@ -70,7 +70,7 @@ type FoundAnswers struct {
 }
 
 // FindAnswers reads the file of answers in a form, to let the user check its layout. A CSV file that is not UTF-8 is
-// read as GB18030 if that is possible. Faults are in found; err is an internal error.
+// read as GB18030 if possible. Faults of the file are returned in found; err is an internal error.
 func FindAnswers(ctx context.Context, f *Upload) (found FoundAnswers, err error) {
 	found.Encoding = f.Value("dataset_encoding")
 	found.File, err = AnswersFile(ctx, f)

@@ -25,7 +25,7 @@ var defaultEvents = []string{string(outbox.Finished), string(outbox.Failed), str
 // maxRecipients is the maximum number of recipients of an e-mail.
 const maxRecipients = 20
 
-// Channel parses a form for a channel; absent fields keep base's values. If the address has another origin, base's
+// Channel parses a form for a channel; absent fields keep base's values. If the address has a different origin, base's
 // secret is dropped. check refuses addresses that may not be called.
 func Channel(form *Upload, base library.Channel, check func(*url.URL) error) (ch library.Channel, faults []FieldFault) {
 	c, ch := fields{form: form}, base
@@ -48,7 +48,7 @@ func Channel(form *Upload, base library.Channel, check func(*url.URL) error) (ch
 		c.recipients(&ch.Recipients)
 	} else {
 		ch.Recipients = nil
-		// pages do not show the saved address
+		// Pages do not show the saved address.
 		if typed := form.Value("url"); form.Has("url") && (typed != "" || form.IsJSON) {
 			ch.URL = typed
 		}

@@ -16,8 +16,8 @@ import (
 	"wending/jobs/library"
 )
 
-// Evaluator parses a form for an evaluator; absent fields keep base's values. A form in JSON has the configuration as
-// one object; on pages, each member of it has its own field.
+// Evaluator parses a form for an evaluator; absent fields keep base's values. A JSON form has the configuration as one
+// object; on pages, each member of it has its own field.
 func Evaluator(ctx context.Context, form *Upload,
 	base entries.Evaluator) (e entries.Evaluator, rule *evaluate.Rule, faults []FieldFault) {
 	c, e := fields{form: form}, base

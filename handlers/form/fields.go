@@ -31,8 +31,8 @@ func (c *fields) hasFault(names ...string) bool {
 	return false
 }
 
-// isText reports whether a field can be read as text: in a form in JSON, whether it is absent, a string or null. If it
-// is not, isText adds a fault.
+// isText reports whether a field can be read as text: in a JSON form, whether it is absent, a string or null. If it is
+// not, isText adds a fault.
 func (c *fields) isText(field string) bool {
 	if c.form.IsJSON && c.form.notTexts[field] {
 		c.fail(field, request.FieldFault(field, request.ValidText()))

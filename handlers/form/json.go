@@ -11,7 +11,7 @@ import (
 	"wending/handlers/request"
 )
 
-// maxJSONBytes is the maximum size, in bytes, of a form in JSON.
+// maxJSONBytes is the maximum size, in bytes, of a JSON form.
 const maxJSONBytes = 4 << 20
 
 // readJSON returns the members of the JSON object in a request's body as the fields of a form: strings as they are,
@@ -105,7 +105,7 @@ func (u *Upload) List(name string) (values []string) {
 	return values
 }
 
-// isNull reports whether a field of a form in JSON was sent as null.
+// isNull reports whether a field of a JSON form was sent as null.
 func (u *Upload) isNull(name string) bool { return u.nulls[name] }
 
 // Has reports whether a field was sent.

@@ -144,8 +144,8 @@ func protocolNames(onlyModels bool) (names []string) {
 	return names
 }
 
-// Provider parses a form for a provider; absent fields keep base's values. If the base URL has another origin, base's
-// secrets are dropped.
+// Provider parses a form for a provider; absent fields keep base's values. If the base URL has a different origin,
+// base's secrets are dropped.
 func Provider(form *Upload, base library.Provider,
 	check func(*url.URL) error) (p library.Provider, faults []FieldFault) {
 	c, p := fields{form: form}, base
@@ -219,7 +219,7 @@ func (c *fields) prices(p *library.Prices) {
 	}
 }
 
-// Agent parses a form for an agent. If the address has another origin, base's secrets are dropped.
+// Agent parses a form for an agent. If the address has a different origin, base's secrets are dropped.
 func Agent(form *Upload, base library.Agent, check func(*url.URL) error) (a library.Agent, faults []FieldFault) {
 	c, a := fields{form: form}, base
 	if a.RetryOn == nil {
@@ -259,7 +259,7 @@ func (c *fields) poll(to **protocol.Poll) {
 	*to = poll
 }
 
-// agentAddress stores an agent's address and headers in a. If the address has another origin, the parts that may be
+// agentAddress stores an agent's address and headers in a. If the address has a different origin, the parts that may be
 // secret are dropped first.
 func (c *fields) agentAddress(base library.Agent, check func(*url.URL) error, a *library.Agent) {
 	if c.form.Has("url") {

@@ -75,7 +75,7 @@ func (s Saver) saveSchedule(ctx context.Context, row *entries.Schedule, f *Uploa
 	}
 	plan, isPlanned := c.plan(&entry)
 	c.boolean("is_enabled", func(is bool) { entry.IsEnabled = is })
-	// even if the minimum interval has been raised, a schedule can be disabled
+	// A schedule can be disabled even if the minimum interval has been raised.
 	if least := s.Library.ScheduleMinutes; isPlanned && entry.IsEnabled && plan.Shortest() < least {
 		c.fail("cron", request.FieldFault("cron", request.CronOften(least)))
 	}

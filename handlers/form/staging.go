@@ -69,7 +69,7 @@ func (s Staging) Get(ctx context.Context, browser, token string) (*File, error) 
 	return s.get(ctx, browser, token, dataset.MaxBytes)
 }
 
-// GetAnswers is like Get, for a file of answers.
+// GetAnswers is like Get, but for a file of answers, which may be larger.
 func (s Staging) GetAnswers(ctx context.Context, browser, token string) (*File, error) {
 	return s.get(ctx, browser, token, answers.MaxBytes)
 }

@@ -92,7 +92,7 @@ func Task(ctx context.Context, form *Upload, base tasks.New, rules Rules) (n tas
 // already have a fault.
 func (c *checker) validate() {
 	for _, wrong := range c.n.Validate() {
-		// a task with targets that could not be found needs no address
+		// A task with targets that could not be found needs no address.
 		isTargeted := wrong.Field == "agent_api_url" && wrong.Problem == tasks.Missing && c.hasFault("models", "agents")
 		if !isTargeted && !c.hasFault(wrong.Field) && (wrong.Field != "" || len(c.faults) == 0) {
 			c.fail(wrong.Field, request.TaskFault(wrong))
@@ -151,8 +151,8 @@ func (c *checker) url(base tasks.New, rules Rules) (origin string) {
 	return origin
 }
 
-// withQueryOf returns the typed address with the query of the other one, if that is wanted, both have the same origin,
-// and the typed one has no query.
+// withQueryOf returns the typed address. If isWanted is set, the typed address has no query, and other has the same
+// origin, the query of other is added.
 func withQueryOf(typed, other string, isWanted bool) string {
 	_, query, hasQuery := strings.Cut(other, "?")
 	if !isWanted || !hasQuery || strings.Contains(typed, "?") || tasks.OriginOf(typed) != tasks.OriginOf(other) {

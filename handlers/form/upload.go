@@ -28,9 +28,9 @@ type Upload struct {
 	Values map[string]string
 	// IsJSON reports that the form was sent as JSON.
 	IsJSON bool
-	// notTexts are the fields of a form in JSON whose values are neither strings nor null.
+	// notTexts are the fields of a JSON form whose values are neither strings nor null.
 	notTexts map[string]bool
-	// nulls are the fields of a form in JSON that are null.
+	// nulls are the fields of a JSON form that are null.
 	nulls map[string]bool
 	// File is nil if no file was sent.
 	File *File
@@ -94,7 +94,7 @@ func Read(w http.ResponseWriter, r *http.Request, gate *request.Gate) (*Upload, 
 	return read(w, r, gate, dataset.MaxBytes)
 }
 
-// ReadAnswers is like Read, for a form with a file of answers, which may be larger than a file of questions.
+// ReadAnswers is like Read, but for a form with a file of answers, which may be larger than a file of questions.
 func ReadAnswers(w http.ResponseWriter, r *http.Request, gate *request.Gate) (*Upload, error) {
 	return read(w, r, gate, answers.MaxBytes)
 }

@@ -458,7 +458,7 @@ func Enums() []rest.Enum {
 	}
 }
 
-// RegisterAPI registers the endpoints: those that send a file on the API stream, all others on the API whole.
+// RegisterAPI registers the endpoints: those that send a file on the API stream, and all others on the API whole.
 func RegisterAPI(whole, stream huma.API, config Config) {
 	e := &endpoints{config, form.Saver{Library: config.Library, Check: config.Check}}
 	e.registerEntries(whole)

@@ -194,7 +194,7 @@ const (
 	triedQuestions = 10
 	triedAnswers   = 30
 	triedText      = 20_000
-	// triedByJudge is the maximum number of answers on which a judge is tried, because each takes a call.
+	// triedByJudge is the maximum number of answers on which a judge is tried; it is small because each takes a call.
 	triedByJudge = 3
 )
 

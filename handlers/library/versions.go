@@ -37,7 +37,7 @@ func (h *handler) prompts() kind[entries.Prompt] {
 	}
 }
 
-// fillPrompt fills the form with the newest version of a prompt or, if the query names one, with another version.
+// fillPrompt fills the form with the version of a prompt that the query names or, if it names none, with the newest.
 func (h *handler) fillPrompt(c echo.Context, view *saved.Form, row *entries.Prompt) error {
 	ctx := c.Request().Context()
 	datasets, _, err := h.Library.Entries.Datasets.List(ctx, request.ScopeOf(ctx), entries.Filter{},

@@ -286,7 +286,7 @@ func Window(c echo.Context) (db.Page, error) { return WindowOf(c, "page") }
 // two lists.
 func WindowOf(c echo.Context, name string) (db.Page, error) { return window(c, name, DefaultSize) }
 
-// SizedWindow is like Window, with usual as the default number of entries.
+// SizedWindow is like Window, but usual is the default number of entries.
 func SizedWindow(c echo.Context, usual int) (db.Page, error) { return window(c, "page", usual) }
 
 func window(c echo.Context, name string, usual int) (db.Page, error) {
@@ -314,7 +314,7 @@ func NewPager(path string, query url.Values, page db.Page, total int) ui.Pager {
 	return NewSizedPager(path, query, page, total, DefaultSize)
 }
 
-// NewSizedPager is like NewPager, with usual as the default number of entries.
+// NewSizedPager is like NewPager, but usual is the default number of entries.
 func NewSizedPager(path string, query url.Values, page db.Page, total, usual int) ui.Pager {
 	if page.Size != usual {
 		query.Set("page_size", strconv.Itoa(page.Size))
@@ -346,7 +346,7 @@ func Browser(c echo.Context) string {
 	} else {
 		SetCookie(c, browserCookie, id, Year)
 	}
-	// the users of one browser get different ids
+	// The users of one browser get different ids.
 	if user := request.From(c.Request().Context()).Who.UserID; user != uuid.Nil {
 		sum := sha256.Sum256([]byte(id + user.String()))
 		id = base32.StdEncoding.EncodeToString(sum[:])[:len(id)]

@@ -88,7 +88,7 @@ func refuse(c echo.Context, refused *request.Fault, preview *ui.Preview) {
 	}
 }
 
-// chooseEncoding reads a CSV file that is not UTF-8 as GB18030, if that is possible; people can check the result in the
+// chooseEncoding reads a CSV file that is not UTF-8 as GB18030, if possible; people can check the result in the
 // preview.
 func (q Questions) chooseEncoding(c echo.Context, chosen *Chosen) {
 	refused := (*dataset.Error)(nil)

@@ -429,7 +429,7 @@ const usualTokenDays = 90
 func (h *handler) makeToken(ctx context.Context, projectID uuid.UUID, submitted *form.Upload,
 	field string) (token people.Token, value string, faults []form.FieldFault, err error) {
 	info := request.From(ctx)
-	// somebody who finds the browser open must not create a token, because it outlives the session
+	// Somebody who finds the browser open must not create a token, because it outlives the session.
 	if err := request.RequireFresh(ctx); err != nil {
 		return token, "", nil, err
 	}

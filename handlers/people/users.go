@@ -94,7 +94,7 @@ func (h *handler) makeUser(ctx context.Context,
 	if !h.HasPasswords {
 		return user, nil, identity.ErrOfProvider
 	}
-	// somebody who finds the browser open must not create an account, because it outlives the session
+	// Somebody who finds the browser open must not create an account, because it outlives the session.
 	if err := request.RequireFresh(ctx); err != nil {
 		return user, nil, err
 	}
@@ -206,7 +206,7 @@ func (h *handler) changeUser(ctx context.Context, user people.User,
 	return nil, nil
 }
 
-// applyUser changes an account as a form describes and, if that fails, shows the page with the reason.
+// applyUser changes an account as a form describes; if the change is refused, it shows the page with the reason.
 func (h *handler) applyUser(c echo.Context) error {
 	user, err := h.user(c)
 	if err != nil {

@@ -43,9 +43,9 @@ func (r Reader) Compare(ctx context.Context, a, b report.Side, withFacts bool,
 	return c, r.report.Between(ctx, a, b, c.Pairs, withFacts, within)
 }
 
-// Narrow keeps the questions whose rows in the second task's dataset match the columns in asked (request.ColumnValues),
-// and tests which of these questions changed. Questions that only the first task has are matched by their rows in its
-// own dataset.
+// Narrow keeps the questions whose rows in the second task's dataset have the column values in asked
+// (request.ColumnValues), and tests which of these questions changed. Questions that only the first task has are
+// matched by their rows in its own dataset.
 func (r Reader) Narrow(ctx context.Context, a, b summary.ComparedSide, asked url.Values,
 	c measure.Comparison) (measure.Comparison, error) {
 	c, err := r.narrowed(ctx, a.Task, b.Task, asked, c)
@@ -80,8 +80,8 @@ func (r Reader) narrowed(ctx context.Context, a, b db.Task, asked url.Values,
 	), nil
 }
 
-// RequireValues returns a fault for a column in asked if no question of the task has any of the values that asked
-// contains for it.
+// RequireValues returns a fault if, for a column in asked, no question of the task has any of the values that asked
+// lists.
 func (r Reader) RequireValues(ctx context.Context, task db.Task, asked url.Values) error {
 	for name, values := range request.ColumnValues(asked) {
 		slicing, err := request.Slicing(url.Values{name: values}, task)

@@ -12,9 +12,9 @@ import (
 	"wending/views/summary"
 )
 
-// Confirmation plans runs that are to confirm the changes between two variants. It plans them for the questions whose
-// ids in the second task are in wanted or, if wanted is nil, for all changed questions that match the columns in asked,
-// as in Narrow.
+// Confirmation plans runs that are to confirm the changes between two variants. If wanted is nil, it plans them for all
+// changed questions that match the column values in asked (see Narrow), otherwise for the questions whose ids in the
+// second task are listed in wanted.
 func (r Reader) Confirmation(ctx context.Context, a, b summary.ComparedSide, asked url.Values,
 	wanted []string) (c tasks.Confirmation, err error) {
 	compared, err := r.report.Compare(ctx, a.Side(), b.Side())

@@ -84,7 +84,7 @@ func (r Reader) spreads(ctx context.Context, task db.Task, matrix [][]measure.Co
 			for _, question := range questions {
 				share := shareOf(question, len(task.Evaluators) > 0)
 				if place, isKnown := values.Of(question.ID); isKnown && share != nil {
-					// the results of a question's variants are not independent
+					// The results of a question's variants are not independent.
 					shares[place].Add(*share, cmp.Or(question.Cluster, strconv.FormatInt(question.ID, 10)))
 				}
 			}
@@ -303,7 +303,7 @@ func (r Reader) worst(ctx context.Context, matrix [][]measure.ComparedQuestion,
 			if share := shareOf(questions[n], isJudged); share != nil {
 				shares.Add(*share, "")
 			}
-			// a single answer says nothing about how likely a new one is
+			// A single answer says nothing about how likely a new one is.
 			if questions[n].Novelty != nil && len(questions[n].Letters)-strings.Count(questions[n].Letters, "-") > 1 {
 				novelties.Add(*questions[n].Novelty, "")
 			}

@@ -31,7 +31,7 @@ type FilesConfig struct {
 	Files   blob.Store
 	Version string
 	Failed  rest.Failed
-	// Admits reports whether a ticket gives access to the file at an address at the given time.
+	// Admits reports whether a ticket gives access to the file at the given address at the given time.
 	Admits func(address, ticket string, now time.Time) bool
 }
 

@@ -51,7 +51,7 @@ type spanBatch struct {
 func readSpans(body []byte, isJSON bool, now time.Time) (*spanBatch, error) {
 	batch := &spanBatch{traces: map[string][]event.Span{}, now: now}
 	if !isJSON {
-		// spans are nested: resource_spans contain scope_spans, which contain spans
+		// Spans are nested: resource_spans contain scope_spans, which contain spans.
 		return batch, eachField(body, 1, func(resource []byte) error {
 			return eachField(resource, 2, func(scope []byte) error {
 				return eachField(scope, 2, func(span []byte) error {

@@ -95,7 +95,7 @@ func (h *handler) showLog(c echo.Context) error {
 	track := replay.Track{UnitID: unit.ID, ItemID: asked.ItemID}
 	for _, part := range parts {
 		if part.ItemID == asked.ItemID && part.Epoch != view.Last.Epoch && tail.Events+len(track.Events) > 0 {
-			// its worker was lost and the question was asked again, so the log begins anew
+			// Its worker was lost and the question was asked again, so the log begins anew.
 			c.Response().Header().Set("HX-Refresh", "true")
 			return c.NoContent(http.StatusOK)
 		}

@@ -94,7 +94,7 @@ func (f Fault) WithCause(cause error) *Fault {
 	return &f
 }
 
-// WithMessage returns a copy of the fault with another message of the catalogue.
+// WithMessage returns a copy of the fault with the message that the catalogue has under the given key.
 func (f Fault) WithMessage(key string) *Fault {
 	f.key = key
 	return &f
@@ -375,7 +375,7 @@ func ParameterFault(name string, limit Limit) *Fault {
 	return f
 }
 
-// FieldFault is like ParameterFault, for a field of a form; the fault's details also contain the field's name.
+// FieldFault is like ParameterFault, but for a field of a form; the fault's details also contain the field's name.
 func FieldFault(name string, limit Limit) *Fault {
 	f := ParameterFault(name, limit)
 	f.field = name
@@ -403,8 +403,8 @@ func (f *Fault) Parameter() string {
 	return name
 }
 
-// UnknownParameterFault is like UnknownFieldFault, for query parameters. known is never empty, because every operation
-// accepts some.
+// UnknownParameterFault is like UnknownFieldFault, but for query parameters. known is never empty, because every
+// operation accepts some.
 func UnknownParameterFault(name string, known []string) *Fault {
 	name = shortened(name)
 	return NewFault(CodeParameterInvalid).WithMessage("error.unknown.parameter").With("Name", name).With(
@@ -519,7 +519,7 @@ var sentinels = []struct {
 	{db.ErrAsksNobody, CodeTaskStateConflict, "error.ASKS_NOBODY"},
 	{db.ErrConflict, CodeTaskStateConflict, ""},
 	{ErrStale, CodeForbidden, "error.stale"},
-	// the secret was discarded when the key was lost, or another key is in use
+	// The secret was discarded when the key was lost, or another key is in use.
 	{secret.ErrKey, CodeTaskStateConflict, "failure.SECRET_KEY_CHANGED"},
 	{people.ErrLastAdmin, CodeTaskStateConflict, "users.last_admin"},
 	{identity.ErrOfProvider, CodeForbidden, "users.of_provider.only"},

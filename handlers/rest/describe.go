@@ -64,7 +64,7 @@ func parameterFault(operation *huma.Operation, detail *huma.ErrorDetail) error {
 	if detail.Message == validation.MsgUnexpectedProperty {
 		return request.UnknownFieldFault(name, vocabularyOf(operation).known(detail.Location)).WithCause(detail)
 	}
-	// huma names a missing parameter only in the message
+	// The library huma names a missing parameter only in the message.
 	if rest, isMissing := strings.CutPrefix(detail.Message, "expected required property "); isMissing {
 		name, _, _ = strings.Cut(rest, " ")
 	}

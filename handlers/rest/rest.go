@@ -257,7 +257,7 @@ func JSONBody[T any](schemas huma.Registry) *huma.RequestBody {
 	return body
 }
 
-// OptionalBody is like JSONBody, for a body that may be absent.
+// OptionalBody is like JSONBody, but the body may be absent.
 func OptionalBody[T any](schemas huma.Registry) *huma.RequestBody {
 	body := JSONBody[T](schemas)
 	body.Required = false

@@ -200,7 +200,7 @@ func (r *response) Write(b []byte) (int, error) {
 	return r.body.Write(b)
 }
 
-// ofTasks returns the path of the task with an id that a client sent, or of something below it.
+// ofTasks returns the API's path of a task, or of something below it; id is the id as the client sent it.
 func ofTasks(id string, more ...string) string {
 	return strings.Join(append([]string{paths.APITasks, url.PathEscape(id)}, more...), "/")
 }

@@ -542,8 +542,8 @@ func (p *Pages) question(c echo.Context) (task db.Task, item db.Item, number int
 	return task, items[0], number, nil
 }
 
-// openVariant sends a question's card with the answers of one variant open, or returns wrong, the error of the
-// variant's number.
+// openVariant sends a question's card with the answers of one variant open. If the variant's number is wrong, the error
+// wrong says so, and openVariant returns it.
 func (p *Pages) openVariant(c echo.Context, task db.Task, item int64, variant int, wrong error) error {
 	if wrong != nil {
 		return wrong

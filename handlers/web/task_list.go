@@ -132,7 +132,7 @@ func arrange(c echo.Context, list *taskpages.List, query url.Values) error {
 		query.Set("columns", taskpages.ColumnNames(list.Columns))
 		return nil
 	}
-	// columns that no longer exist are left out
+	// Columns that no longer exist are left out.
 	list.Columns, _ = taskpages.ReadColumns(request.Kept(c.Request(), columnsCookie))
 	return nil
 }

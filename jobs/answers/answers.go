@@ -51,7 +51,7 @@ type Layout struct {
 	Columns map[string]string
 	// Encoding is the encoding of a CSV file: dataset.GB18030, or empty for UTF-8.
 	Encoding string
-	// MaxRuns is the maximum number of runs of a question in a variant, MaxVariants the maximum number of variants.
+	// MaxRuns is the maximum number of runs of a question in a variant, and MaxVariants the maximum number of variants.
 	MaxRuns, MaxVariants int
 }
 
@@ -81,7 +81,7 @@ const Variable = "variable"
 type Variant struct {
 	// Name is empty if the file does not distinguish variants.
 	Name string
-	// Model is the model's name, Currency the currency of the runs' costs; empty if unknown.
+	// Model is the model's name, and Currency the currency of the runs' costs; empty if unknown.
 	Model, Currency string
 }
 
@@ -434,7 +434,7 @@ func (b *builder) finish() error {
 			}
 		}
 	}
-	// questions without an answer have nothing to show
+	// Questions without an answer have nothing to show.
 	b.file.Items = slices.DeleteFunc(b.file.Items, func(item Item) bool { return len(item.Runs) == 0 })
 	seen := map[string]bool{}
 	for n := range b.file.Items {

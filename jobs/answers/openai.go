@@ -13,7 +13,7 @@ type openAILine struct {
 	SampleID json.RawMessage `json:"sample_id"`
 	Data     openAIEvent     `json:"data"`
 	At       string          `json:"created_at"`
-	// Item or, if that is absent, Plain is the input of an output item; ItemID is its number.
+	// Item is the input of an output item; if it is absent, Plain is. ItemID is the item's number.
 	Item   json.RawMessage `json:"datasource_item"`
 	Plain  json.RawMessage `json:"item"`
 	ItemID json.Number     `json:"datasource_item_id"`

@@ -208,7 +208,7 @@ func providerOf(value json.RawMessage) string {
 	return oneLine(textOf(value))
 }
 
-// keyed is like item, for a question that the tool identifies by a key. Equal questions with different keys are
+// keyed is like item, but for a question that the tool identifies by a key: equal questions with different keys are
 // different questions.
 func (b *builder) keyed(row int, key string, q question) (index int, ok bool, err error) {
 	index, isKnown := b.places["key "+key]

@@ -36,7 +36,7 @@ const (
 	maxEvent       = 24 << 20
 	maxToolsOfRun  = 1000
 	maxAssetsOfRun = 2000
-	// maxName limits names, in characters.
+	// maxName is the maximum length, in characters, of short texts such as names, ids and error messages.
 	maxName = 2000
 	// maxRaw is a limit in bytes that leaves room for the escape sequences in stored events.
 	maxRaw    = 8 * event.MaxRaw

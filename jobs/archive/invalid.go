@@ -411,7 +411,7 @@ func explain(err error) *Error {
 	if !errors.As(err, &mistyped) {
 		return valueError("", wantJSON)
 	}
-	// the part before the last dot is the name of an embedded type
+	// The part before the last dot is the name of an embedded type.
 	member := mistyped.Field[strings.LastIndex(mistyped.Field, ".")+1:]
 	switch mistyped.Type.Kind() {
 	case reflect.String:

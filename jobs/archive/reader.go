@@ -20,12 +20,13 @@ import (
 const (
 	// maxDirectory is the maximum size in bytes of the ZIP file's list of files.
 	maxDirectory = 8 << 20
-	// maxParts limits the number of parts of an archive, maxManifest the size of the manifest, which lists their hashes.
+	// maxParts is the maximum number of parts of an archive, and maxManifest is the maximum size of the manifest, which
+	// lists their hashes.
 	maxParts    = 50_000
 	maxManifest = 24 << 20
 	maxHeader   = 32 << 20
-	// maxItems and maxRuns limit the total size of questions and of runs, maxItem and maxRun the size of one line: an
-	// answer and its reasoning may be 8 MiB long each.
+	// maxItems and maxRuns are the maximum total sizes of questions and of runs, and maxItem and maxRun are the maximum
+	// sizes of one line: an answer and its reasoning may be 8 MiB long each.
 	maxItems = 128 << 20
 	maxRuns  = 2 << 30
 	maxItem  = 16 << 20

@@ -39,7 +39,8 @@ type Entry struct {
 // Credentials are a key pair for an S3 service.
 type Credentials struct{ AccessKeyID, SecretAccessKey string }
 
-// Open returns the store at an address: file:///folder, or s3://bucket/prefix?endpoint=https://host:port&region=name.
+// Open returns the store at the given address: file:///folder, or
+// s3://bucket/prefix?endpoint=https://host:port&region=name.
 func Open(address string, credentials Credentials) (Store, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -51,7 +52,7 @@ func Open(address string, credentials Credentials) (Store, error) {
 		if u.Host != "" || u.Path == "" {
 			return nil, errors.New("a folder must be written as file:///folder")
 		}
-		// the folder is created with the first file, because processes that store nothing should not have one
+		// The folder is created with the first file, because processes that store nothing should not have one.
 		return &Disk{u.Path}, nil
 	case "s3":
 		return newS3(u, credentials)

@@ -115,7 +115,7 @@ func (c *Collector) take(ctx context.Context, claimed engine.ClaimedAsset) {
 	} else {
 		wait := retryAfter(claimed.Attempts)
 		fetching, last := (*fetchError)(nil), (*finalError)(nil)
-		// a failing store does not count against the file
+		// A failing store does not count against the file.
 		if errors.As(err, &last) || errors.As(err, &fetching) && claimed.Attempts >= attempts {
 			wait = 0
 		}

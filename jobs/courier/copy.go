@@ -54,7 +54,7 @@ func markStore(ctx context.Context, store *db.Store, files blob.Store, isOwner b
 // folderOf returns the first part of the keys of a task's files.
 func folderOf(taskID uuid.UUID) string { return taskID.String() }
 
-// taskOf returns the task to which the file with a key belongs.
+// taskOf returns the task to which the file with the given key belongs.
 func taskOf(key string) (id uuid.UUID, isOfTask bool) {
 	folder, _, _ := strings.Cut(key, "/")
 	id, err := uuid.Parse(folder)
@@ -248,7 +248,7 @@ func identify(file *os.File, a engine.Asset) (kind, mediaType string, err error)
 	}
 	mediaType, _, _ = strings.Cut(found.String(), ";")
 	kind = observe.KindOf(mediaType)
-	// audio and video share container formats
+	// Audio and video share container formats.
 	isSoundOrFilm := func(kind string) bool { return kind == event.Audio || kind == event.Video }
 	if a.Kind != event.File && kind != a.Kind && (!isSoundOrFilm(a.Kind) || !isSoundOrFilm(kind)) {
 		return "", "", final("file.kind", mediaType, a.Kind)

@@ -118,7 +118,7 @@ type Announcer struct {
 // progressEvery is the interval at which progress is announced.
 const progressEvery = 5 * time.Second
 
-// Round announces what has happened since the last round, and tidies up if that is due.
+// Round announces what has happened since the last round, and tidies up if it is time to.
 func (a *Announcer) Round(ctx context.Context) error {
 	box := a.Store.Outbox()
 	launches, err := box.Pushing(ctx)

@@ -24,7 +24,7 @@ const maxRedirects = 3
 func NewFetcher(allowed *guard.Guard) *Fetcher {
 	return &Fetcher{allowed.Client(4, func(transport *http.Transport) {
 		transport.ResponseHeaderTimeout = time.Minute
-		// files are stored in the form in which they are sent, and a small response cannot unpack to a huge file
+		// Files are stored in the form in which they are sent, and a small response cannot unpack to a huge file.
 		transport.DisableCompression = true
 	})}
 }
@@ -61,7 +61,7 @@ func (l lively) Write(p []byte) (int, error) {
 
 var errTooLarge = errors.New("too large")
 
-// Fetch downloads the file at an address, at most limit bytes. headers are sent only to origin.
+// Fetch downloads the file at the given address, at most limit bytes. headers are sent only to origin.
 func (c *Fetcher) Fetch(ctx context.Context, address, origin string, headers map[string]string, limit int64,
 	to io.Writer) (size int64, err error) {
 	ctx, cancel := context.WithCancel(ctx)

@@ -33,7 +33,7 @@ import (
 // Config holds the dependencies that all crews of a worker share.
 type Config struct {
 	Store *db.Store
-	// Agents calls agents, Models calls models: different rules apply to their addresses.
+	// Agents calls agents and Models calls models: the rules for allowed addresses differ.
 	Agents   *agent.Client
 	Models   *agent.Client
 	Holdings *Holdings

@@ -30,7 +30,7 @@ type judging struct {
 	values map[string]string
 	// refusal is the outcome of all calls if the values must not be sent; nil if they may be.
 	refusal *protocol.Answer
-	// votes are the readable votes, asked is how many votes were requested.
+	// votes are the readable votes, and asked is how many votes were requested.
 	votes []evaluate.Vote
 	asked int
 	// result accumulates the outcome of the calls.

@@ -27,7 +27,7 @@ type line struct {
 	drainedAt time.Time
 	// claimedAt is when a claim last returned units for the target.
 	claimedAt time.Time
-	// blockedUntil is when the next rate-limit slot may be free, if the last claim found none.
+	// blockedUntil is when to claim for the target again, if a rate limit or a budget allowed none at the last claim.
 	blockedUntil time.Time
 	// ready counts the claimed units that wait for a lane, parked those that wait for another attempt.
 	ready, parked int
@@ -66,7 +66,7 @@ func (l *line) learn(limit db.Limit, got int, now time.Time) {
 	}
 }
 
-// pace returns how long a call takes: the mean, or the age of the oldest call in a lane if that is longer.
+// pace returns how long a call takes: the mean or, if longer, the age of the oldest call in a lane.
 func (l *line) pace() time.Duration {
 	pace := max(l.callTime, leastPace)
 	for _, start := range l.begun {

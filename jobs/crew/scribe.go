@@ -189,8 +189,8 @@ type Call struct {
 	changed map[int]bool
 	// progress is the last stored progress in per cent; nil means that none is stored.
 	progress *int
-	// assets are the files and previews that the agent has reported, paths are their names and the names of earlier
-	// turns' files; assetsStored is how many of the assets are stored.
+	// assets are the files and previews that the agent has reported, and assetsStored is how many of them are stored.
+	// paths are their names and the names of earlier turns' files.
 	assets       []engine.AnnouncedAsset
 	paths        map[string]bool
 	assetsStored int
@@ -379,7 +379,7 @@ func (c *Call) noteTool(at int, data event.Data) {
 // unfinished is the failure of a tool whose progress did not reach its end (spec/003).
 const unfinished = "Progress did not reach 100%"
 
-// noteProgress records progress for the most recent tool call, if that is still running and the event names no other.
+// noteProgress records progress for the most recent tool call, unless it has ended or the event names another call.
 func (c *Call) noteProgress(data event.Data) {
 	if data.Progress == nil || len(c.tools) == 0 {
 		return

@@ -76,7 +76,7 @@ func (c claimed) mustBeginBy() time.Time {
 // supplied is the reply to a lane that asked for a unit; its zero value means that none is left.
 type supplied struct {
 	unit *claimed
-	// retryAfter is how long to wait for the next rate-limit slot; zero if that is not the reason for the lack of units.
+	// retryAfter is how long to wait before asking again, if rate limits or a budget hold all units back; otherwise 0.
 	retryAfter time.Duration
 	err        error
 }

@@ -67,7 +67,7 @@ func (b *xlsxBook) read(sheet xlsxSheet, c *collector) error {
 	if err := b.resolve(rows); err != nil {
 		return err
 	}
-	// a few programs write rows out of order
+	// A few programs write rows out of order.
 	slices.SortStableFunc(rows, func(a, b sheetRow) int { return a.number - b.number })
 	var cells []string
 	for _, row := range rows {

@@ -349,7 +349,7 @@ func (r *cellReader) read(kind uint16, data []byte) error {
 	row, column := int(binary.LittleEndian.Uint16(data)), int(binary.LittleEndian.Uint16(data[2:]))
 	format, body := int(binary.LittleEndian.Uint16(data[4:])), data[6:]
 	if kind == recordMulRK {
-		// the record has the row, the first column, then (format, RK) for each column, then the last column
+		// The record has the row, the first column, then (format, RK) for each column, then the last column.
 		for entry := data[4:]; len(entry) >= 8; entry, column = entry[6:], column+1 {
 			number := rkNumber(binary.LittleEndian.Uint32(entry[2:]))
 			if err := r.put(row, column, r.book.number(number, int(binary.LittleEndian.Uint16(entry)))); err != nil {

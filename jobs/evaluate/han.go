@@ -82,7 +82,7 @@ func placesOf(numeral string, isClosed bool) (value int64, bytes int, isNumber b
 	return value, bytes, true
 }
 
-// digitByDigit is like placesOf, for digits without place values, as in 二〇二四.
+// digitByDigit is like placesOf, but reads digits without place values, as in 二〇二四.
 func digitByDigit(numeral string) (value int64, bytes int, isNumber bool) {
 	for _, r := range numeral {
 		if value = value*10 + chineseDigits[r]; value > maxChinese {

@@ -75,7 +75,7 @@ const maxRead = 200_000
 // dimension replaces it.
 func (j LLMJudge) Read(text string) (vote Vote, isRead bool) {
 	text = strings.TrimSpace(wire.AfterThoughts(text[max(0, len(text)-maxRead):]))
-	// the reply may be a JSON string that contains the JSON
+	// The reply may be a JSON string that contains the JSON.
 	if said, isJSON := wire.Loosely(wire.Unfenced(text)); isJSON && said.Kind == wire.String {
 		text = strings.TrimSpace(string(said.Text))
 	}

@@ -65,7 +65,8 @@ func (g *Grouper) Ask(isAgain bool, mark string) JudgeTexts {
 	return JudgeTexts{System: fmt.Sprintf(groupSystem, mark, mark, len(g.order)), User: user.String()}
 }
 
-// shown returns the text, as its index in texts, at a place in a prompt.
+// shown returns the index in texts of the text that a prompt shows at the given position, counted from 0. The second
+// call shows the texts in reverse order.
 func (g *Grouper) shown(place int, isAgain bool) int {
 	if isAgain {
 		return g.order[len(g.order)-1-place]

@@ -58,7 +58,7 @@ type Item struct {
 	// Series names the conversation, and Turn is the question's turn in it; nil for a single question.
 	Series *string
 	Turn   *int
-	// Number is the question's number, counted from 1 in the order of the pages.
+	// Number is the question's number, from 1, in the order in which pages list the questions.
 	Number int
 	Likeness
 	// Planned is the number of planned runs of the item; the columns of later runs stay blank. 0 means

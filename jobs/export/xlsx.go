@@ -31,7 +31,7 @@ type Texts struct {
 	Sheets []*Sheet
 	// ReviewSheet is the name of the sheet of reviews, used if there are any.
 	StabilitySheet, ReviewSheet string
-	// FactsColumn is the header of the column of facts that answers state differently, ExpectedColumn is the header of
+	// FactsColumn is the header of the column of facts that answers state differently, and ExpectedColumn is the header of
 	// the column of facts of the standard answer that answers contradict.
 	FactsColumn, ExpectedColumn string
 	// CutMark ends a text that is too long for a cell, and says where the whole text can be found.

@@ -30,7 +30,7 @@ func (c QuestionChange) Shares() (before, now *float64) {
 	return c.Before.Agreement, c.Now.Agreement
 }
 
-// IsWorse reports that fewer runs pass than before or, without verdicts, that fewer answers agree.
+// IsWorse reports whether fewer runs pass than before or, without verdicts, whether fewer answers agree.
 func (c QuestionChange) IsWorse() bool {
 	before, now := c.Shares()
 	return before != nil && now != nil && *now < *before

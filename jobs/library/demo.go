@@ -31,8 +31,8 @@ type Demo struct {
 	Prompts                          []DemoPrompt
 	// EvaluatorName names the evaluator that looks for the standard answers.
 	EvaluatorName string
-	// Judge is the model that rates the answers, JudgeName the name of the evaluator that calls it, JudgePrompt
-	// its prompt.
+	// Judge is the model that rates the answers, JudgeName the name of the evaluator that calls it, and JudgePrompt its
+	// prompt.
 	Judge                  DemoModel
 	JudgeName, JudgePrompt string
 }
@@ -147,8 +147,8 @@ func (s *Service) demoEvaluators(ctx context.Context, scope db.Scope, demo Demo,
 	return evaluators, nil
 }
 
-// ensure returns the offered entry with a name. If it is missing, or isRight returns false for it, ensure first saves
-// one. save receives the entry to replace, or an empty one.
+// ensure returns the entry that scope offers with the given name. If there is none, or isRight returns false for it,
+// ensure first saves one. save receives the entry to replace, or an empty one.
 func ensure[T any](ctx context.Context, scope db.Scope, kind entries.Kind[T], name string,
 	save func(T) (uuid.UUID, error), isRight func(T) bool) (T, error) {
 	row, err := kind.Named(ctx, scope, name)

@@ -21,10 +21,10 @@ import (
 	"golang.org/x/crypto/argon2"
 )
 
-// ErrKey means that a value was sealed with another key or for another owner, or was changed.
+// ErrKey means that a value was sealed with a different key or for a different owner, or was changed.
 var ErrKey = errors.New("cannot decrypt: SECRET_KEY is not the one the value was stored with")
 
-// Reasons why a signature is invalid: another key made it, or it belongs to another message.
+// Reasons why a signature is invalid: a different key made it, or it belongs to a different message.
 var (
 	ErrSigner    = errors.New("cannot verify: SECRET_KEY is not the one the signature was made with")
 	ErrSignature = errors.New("the signature does not match")

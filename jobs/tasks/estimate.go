@@ -255,8 +255,8 @@ func (e *Estimate) warnOfTests(loads []load) {
 	}
 }
 
-// duration returns how long the loads take: the time that the lanes need for all calls, or the time that the rate
-// limits require if that is longer.
+// duration returns how long the loads take: the time that the lanes need for all calls or, if longer, the time that the
+// rate limits require.
 func (s *Service) duration(ctx context.Context, loads []load, concurrency int) (*time.Duration, error) {
 	var work time.Duration // summed over all lanes
 	isKnown := len(loads) > 0

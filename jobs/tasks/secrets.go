@@ -20,7 +20,7 @@ type Target struct {
 	// URL includes its query.
 	URL     string
 	Headers map[string]string
-	// Payload is a JSON object merged into every request body, Template the JSON object that replaces the body; nil
+	// Payload is a JSON object merged into every request body, and Template the JSON object that replaces the body; nil
 	// means none.
 	Payload  json.RawMessage
 	Template json.RawMessage

@@ -242,7 +242,7 @@ func (s Screen) RefuseAnswer(ctx context.Context, values map[string]string) *pro
 	return nil
 }
 
-// RefuseAnswers is like RefuseAnswer, for a question whose answers would be sent to the model that groups them.
+// RefuseAnswers is like RefuseAnswer, but for a question whose answers would all be sent to the model that groups them.
 func (s Screen) RefuseAnswers(ctx context.Context, question string, answers []string) *protocol.Answer {
 	for _, answer := range answers {
 		if refusal := withheld(s.answers.Find(ctx, answer)); refusal != nil {

@@ -33,8 +33,8 @@ const (
 	// maxCells is the maximum number of cells in tables: in Markdown, each row of a table has as many cells as the
 	// widest one.
 	maxCells = 5_000
-	// maxGrowth limits the length of a text's HTML as a multiple of the text, and maxFormattedPage limits the total
-	// length of one page's HTML, in bytes.
+	// maxGrowth is the maximum length of a text's HTML as a multiple of the text, and maxFormattedPage is the maximum
+	// total length of one page's HTML, in bytes.
 	maxGrowth        = 8
 	maxFormattedPage = 8 << 20
 )
@@ -99,7 +99,7 @@ func Trusted(content string, address func(destination string) string) string {
 func formatJSON(content string, limit int) (html string, isCut bool) {
 	canonical := measure.CanonicalJSON(content)
 	depth, deepest := 0, 0
-	// this also counts brackets in strings, so a text may be formatted unnecessarily, which does no harm
+	// Brackets in strings are also counted, so a text may be refused unnecessarily, which does no harm.
 	for _, r := range canonical {
 		switch r {
 		case '{', '[':

@@ -215,7 +215,7 @@ type pushedRun struct {
 	Passed       *bool               `json:"passed"`
 	Score        *float64            `json:"score"`
 	Evaluations  []export.Evaluation `json:"evaluations"`
-	// MeaningGroup is the same letter for all answers to the question that say the same thing; nil if that is unknown.
+	// MeaningGroup is the same letter for all answers to the question that say the same thing; nil if unknown.
 	MeaningGroup *string `json:"meaning_group"`
 	CompletedAt  string  `json:"completed_at"`
 }

@@ -276,7 +276,7 @@ func Samples(id uuid.UUID) string { return Task(id) + "/samples" }
 // Pairs returns the address of the page on which people compare two variants' answers without knowing whose they are.
 func Pairs(id uuid.UUID) string { return Task(id) + "/pairs" }
 
-// PairsOf is like Pairs, for the variants with these numbers.
+// PairsOf is like Pairs, but for the two variants with these numbers.
 func PairsOf(id uuid.UUID, a, b int) string { return WithQuery(Pairs(id), matchup(a, b)) }
 
 // NextPair returns the address that redirects to the next pair that waits for the reader's verdict. after is the number
@@ -452,7 +452,7 @@ func APIRunEvents(id uuid.UUID, run int64) string {
 // LoginFor returns the address of the sign-in page, which then redirects to back, a path of this site.
 func LoginFor(back string) string { return WithQuery(Login, url.Values{"next": {back}}) }
 
-// LoginAgain is like LoginFor, for a user who is signed in and must authenticate again.
+// LoginAgain is like LoginFor, but for a user who is signed in and must authenticate again.
 func LoginAgain(back string) string {
 	return WithQuery(Login, url.Values{"again": {"1"}, "next": {back}})
 }

@@ -151,7 +151,7 @@ func percent(progress float64) string {
 // seconds formats milliseconds as seconds.
 func seconds(ms int) string { return fmt.Sprintf("%.2f s", float64(ms)/1000) }
 
-// perSecond returns how many tokens arrived per second after the first one; empty if that is unknown.
+// perSecond returns how many tokens arrived per second after the first one; empty if unknown.
 func perSecond(track Track) string {
 	run := track.Run
 	if run == nil || run.AnswerTokens == nil || run.LatencyMS == nil || run.FirstMS == nil ||

@@ -10,7 +10,7 @@ import (
 	"wending/views/text"
 )
 
-// timesShown is the maximum number of times of day that are named individually.
+// timesShown is the maximum number of times of day that are listed.
 const timesShown = 6
 
 // PlanWords describes in plain language when a plan fires; expression is the cron expression of the plan.
@@ -32,7 +32,7 @@ func PlanWords(l text.Locale, plan cron.Plan, expression string) string {
 	return dayWords(l, shape, expression)
 }
 
-// dayWords is like PlanWords, for a plan that fires at certain times on certain days.
+// dayWords is like PlanWords, but only for plans that fire at certain times on certain days.
 func dayWords(l text.Locale, shape cron.Shape, expression string) string {
 	times := timesOf(shape)
 	if times == nil || shape.Months != nil || shape.Days != nil && shape.Weekdays != nil {

@@ -177,8 +177,8 @@ func (s Summary) leadOfEach(locale text.Locale, name string) string {
 	return s.lead(locale, name)
 }
 
-// lead returns the sentence on how far the leader of a measure is ahead of the runner-up; empty if it is not ahead,
-// or if that is unknown.
+// lead returns the sentence on how far the leader of a measure is ahead of the runner-up; empty if the leader is not
+// ahead, or if its lead is unknown.
 func (s Summary) lead(locale text.Locale, name string) string {
 	lead := s.Leads[name]
 	if lead == nil {
@@ -339,7 +339,7 @@ func (s Summary) unsaid(locale text.Locale) (unsaid []sentence) {
 		unsaid = append(unsaid, sentence{text: locale.Text("summary.nobest",
 			"Measures", strings.Join(open, locale.Text("word.list")))})
 	}
-	// adaptive runs continue until a question is settled
+	// Adaptive runs continue until a question is settled.
 	if proved := measure.ProvedShare(s.Task.RunsPerItem); s.Task.RunsPerItem > 1 && s.Task.Adaptive == nil {
 		unsaid = append(unsaid, sentence{
 			locale.Text("summary.proved", "Runs", s.Task.RunsPerItem, "Percent", text.Percent(&proved)),

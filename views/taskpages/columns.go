@@ -163,7 +163,7 @@ func (n names) dataset(task db.Task) string {
 	return task.DatasetName
 }
 
-// version is like dataset, with the version if the dataset is saved.
+// version is like dataset, but adds the version if the dataset is saved.
 func (n names) version(task db.Task) string {
 	if task.DatasetVersion != nil {
 		return n.dataset(task) + " v" + strconv.Itoa(*task.DatasetVersion)

@@ -139,7 +139,7 @@ func Duration(locale Locale, d time.Duration) string {
 	return locale.Text("duration.hours", "H", int(d.Hours()), "M", int(d.Minutes())%60)
 }
 
-// Seconds is like Duration, for a number of seconds; nil means unknown.
+// Seconds is like Duration, but takes a number of seconds; nil means unknown.
 func Seconds(locale Locale, seconds *float64) string {
 	if seconds == nil {
 		return "–"

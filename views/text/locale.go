@@ -96,7 +96,7 @@ func (l Locale) plain(key string) string {
 	return message
 }
 
-// TextWith is like Text, with the arguments in a map, which it does not change.
+// TextWith is like Text, but takes the arguments as a map, which it does not change.
 func (l Locale) TextWith(key string, args map[string]any) string {
 	config := &i18n.LocalizeConfig{MessageID: key}
 	data := make(map[string]any, len(args))

@@ -103,9 +103,9 @@ const apartBelow = 0.5
 const (
 	likeEnough    = 0.4
 	likeElsewhere = 0.7
-	// mostCells limits how many pairs of blocks are compared at one place.
+	// mostCells is the maximum number of pairs of blocks that one step of aligning two answers compares.
 	mostCells = 900
-	// blockTime limits how long the difference of two blocks is searched for.
+	// blockTime is the maximum time spent on finding the difference of two blocks.
 	blockTime = 20 * time.Millisecond
 )
 
@@ -358,7 +358,7 @@ func likenessOf(base, other []Block, pairs []int) float64 {
 	return shared / total
 }
 
-// builder collects the blocks that the other answers have at each place of the most common answer.
+// builder collects the blocks of the other answers, by their position relative to the blocks of the most common answer.
 type builder struct {
 	reading *Reading
 	base    []Block

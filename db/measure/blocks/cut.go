@@ -57,7 +57,7 @@ const (
 	// mostBlocks is the maximum number of blocks in an answer. The last block of a text holds the rest; further values
 	// of a JSON text are left out.
 	mostBlocks = 6000
-	// mostPairs limits the pairs of neighbouring characters by which a block is compared.
+	// mostPairs is the maximum number of pairs of neighbouring characters by which a block is compared.
 	mostPairs = 600
 )
 

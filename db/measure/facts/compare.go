@@ -335,7 +335,7 @@ func (c *comparison) equals() {
 		switch {
 		case x.Bound == y.Bound && x.Event == y.Event:
 			p.score += 0.1
-		// 48 hours before one event, and after another
+		// For example, 48 hours before one event, and 48 hours after another.
 		case x.Event != claim.Exact && y.Event != claim.Exact && x.Event != y.Event:
 			p.score -= 0.2
 		case x.Bound.Contradicts(y.Bound):

@@ -48,8 +48,8 @@ type Value struct {
 // A Place is where an answer states something: from byte Start up to, but not including, byte End.
 type Place struct{ Answer, Start, End int }
 
-// mostWork limits the bytes that are compared for a question. If comparing all answers with each other would exceed
-// this limit, each answer is compared only with the most frequent one.
+// mostWork is the maximum number of bytes that are compared for a question. If comparing all answers with each other
+// would exceed it, each answer is compared only with the most frequent one.
 const mostWork = 4 << 20
 
 // A Reader compares the answers to one question. It reads each answer only once, unless the answers exceed mostKept.
@@ -60,8 +60,8 @@ type Reader struct {
 	kept    int // bytes of the answers kept in prepared form
 }
 
-// mostKept limits the bytes of answers that are kept in prepared form, not counting the first one; the prepared form
-// is about 20 times as large as the answer.
+// mostKept is the maximum number of bytes of answers that are kept in prepared form, not counting the first one; the
+// prepared form is about 20 times as large as the answer.
 const mostKept = 1 << 20
 
 // read returns an answer in its prepared form.
@@ -132,7 +132,7 @@ func (r *Reader) Expected(ctx context.Context, standard string, answers []string
 		c := r.compare(r.read(standard), r.read(text))
 		all[n] = compared{standard: c.a.answer, answer: c.b.answer, links: c.links, left: &left}
 		found[n] = slices.DeleteFunc(c.found, func(d Difference) bool { return !d.IsConflict })
-		// both ends of a range may differ
+		// Both ends of a range may differ.
 		found[n] = slices.CompactFunc(found[n], func(x, y Difference) bool { return *x.A == *y.A && *x.B == *y.B })
 	}
 	for n := range found {

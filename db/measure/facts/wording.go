@@ -84,7 +84,7 @@ func (c *comparison) wording(n, m int) bool {
 	isLead := head == 0 && tail > 0 && tail < len(x) && c.a.At(x[len(x)-tail-1].To) == ':'
 	wholeX, wholeY := x, y
 	x, y = x[head:len(x)-tail], y[head:len(y)-tail]
-	// whole words only: a single character such as 一 in 一般 is not a word
+	// Only whole words count: a single character such as 一 in 一般 is not a word.
 	if len(x) > 0 && len(y) > 0 && areSynonyms(x, y) && !isPermutation(x, y) {
 		return true
 	}

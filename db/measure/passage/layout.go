@@ -29,7 +29,7 @@ type layout struct {
 	blocks       int
 }
 
-// mostBlocks limits how many possible beginnings of a JSON text inside an answer are tried.
+// mostBlocks is the maximum number of possible beginnings of a JSON text inside an answer that are tried.
 const mostBlocks = 16
 
 // block reads a JSON text that spans several lines and returns where it ends, or from if there is none.

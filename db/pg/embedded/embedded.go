@@ -112,8 +112,8 @@ func serverCredential() (*syscall.Credential, error) {
 // maxSocketDir is the maximum length of a socket folder's path: the whole path of a socket can have 107 bytes.
 const maxSocketDir = 85
 
-// socketDir creates a folder for sockets that only the server's account can open: at path if that is short enough,
-// so that a killed program leaves nothing elsewhere, otherwise under /tmp.
+// socketDir creates a folder for sockets that only the server's account can open: at path, so that a killed program
+// leaves nothing elsewhere, or under /tmp if path is too long.
 func socketDir(path string, credential *syscall.Credential) (string, error) {
 	var err error
 	if len(path) > maxSocketDir || strings.Contains(path, ",") {

@@ -69,7 +69,7 @@ func (r *Redis) URL() string {
 	return address.String()
 }
 
-// IsInProcess reports that the machine has no redis-server, so the queue is in this process.
+// IsInProcess reports whether the queue is in this process, because the machine has no redis-server.
 func (r *Redis) IsInProcess() bool { return r.mini != nil }
 
 // Exited is closed when the server has ended for any reason. It is nil for an in-process server, which ends only

@@ -489,7 +489,7 @@ func (h *Forms) preview(c echo.Context, s *submission) (read *submission, previe
 		calls := len(chosen.Set.Rows) * s.task.RunsPerItem
 		preview.Estimate = ui.Estimate(pages.Locale(c), calls, time.Duration(calls)*interval)
 		ctx := c.Request().Context()
-		// if this fails, the form shows what is wrong
+		// If the estimate fails, the form shows what is wrong.
 		if estimate, err := h.Tasks.Estimate(ctx, request.ScopeOf(ctx), understood.task); err == nil {
 			preview.Design = designOf(understood.task, estimate)
 			preview.AtMost = atMost(pages.Locale(c), estimate)

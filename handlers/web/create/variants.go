@@ -470,7 +470,7 @@ func (h *Forms) saveTypedAgent(c echo.Context) error {
 	}
 	if saved.Message == "" {
 		typed := s.task
-		// the payload of a copied task may be secret, and the library shows payloads
+		// The payload of a copied task may be secret, and the library shows payloads.
 		if s.Value("extra_payload") == "" {
 			typed.Payload = nil
 		}

@@ -43,7 +43,7 @@ func KindOf(mediaType string) string {
 	return event.File
 }
 
-// kindOf returns the likely kind of a file, judging by its media type or, if that is unknown, by its URL.
+// kindOf returns the likely kind of a file, judging by its media type or, if the type is unknown, by its URL.
 func kindOf(mediaType, address string) string {
 	if mediaType != "" {
 		return KindOf(mediaType)

@@ -128,7 +128,7 @@ func (w *Watcher) custom(name string, v wire.Value) {
 			w.fileOf(data, "")
 		}
 		w.files(data)
-	// a failure is reported when the call ends
+	// A failure is reported when the call ends.
 	case word == "error", strings.HasSuffix(word, "_error"), strings.HasSuffix(word, "_failed"):
 	default:
 		w.other(name, v)

@@ -21,7 +21,7 @@ const Default = "default"
 
 // Protocol is a way of talking to an agent or a model.
 type Protocol struct {
-	// Name is the protocol's name in the API and the database, Label the name shown to people.
+	// Name is the protocol's name in the API and the database, and Label the name shown to people.
 	Name, Label string
 	// path is appended to the base URL of a model provider, such as exampleBase; if path is empty, model providers
 	// cannot use the protocol.

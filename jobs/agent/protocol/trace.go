@@ -57,7 +57,7 @@ func TraceInValue(v wire.Value) string {
 	return ""
 }
 
-// TraceInBody is like TraceInValue, for the values of a whole body.
+// TraceInBody is like TraceInValue, but looks at every value of a whole body.
 func TraceInBody(body io.Reader) string {
 	t := newTranscript(All[0])
 	_ = t.Read(body, t) // an incomplete body may contain the id

@@ -54,7 +54,7 @@ func (t *Stream) Length() int { return t.w.read }
 // Begin returns the beginning of the source, a little more than ExcerptBytes.
 func (t *Stream) Begin() []byte { return t.w.begin }
 
-// IsPassedOver reports that some parts of the last value were not kept.
+// IsPassedOver reports whether some parts of the last value were not kept.
 func (t *Stream) IsPassedOver() bool { return t.w.isPassedOver }
 
 // Parse parses a text that is one JSON value; ok is false if it is not.

@@ -21,7 +21,8 @@ var (
 const (
 	// MaxText is the maximum length of an answer's text, in bytes.
 	MaxText = 8 << 20
-	// maxValueBytes limits one JSON value: MaxText bytes of Chinese, written as \u escapes, become twice as long.
+	// maxValueBytes is the maximum size of one JSON value, in bytes: MaxText bytes of Chinese, written as \u escapes,
+	// become twice as long.
 	maxValueBytes = 2*MaxText + 64<<10
 	// maxNodes is how many parts of a value are kept: further lists and objects are skipped, and a value with more
 	// than twice as many parts is too large. The first MaxItems of a list are kept; a list with more texts than that
@@ -29,7 +30,8 @@ const (
 	maxNodes = 100_000
 	// MaxItems is how many items of a list are kept.
 	MaxItems = 10_000
-	// MaxRead limits everything that an agent sends for one answer, including pings, white space and unknown events.
+	// MaxRead is the maximum number of bytes that an agent may send for one answer, including pings, white space and
+	// unknown events.
 	MaxRead = 16 * MaxText
 	// maxTreeDepth is the depth up to which a value is kept as a tree; deeper parts are checked and kept as text.
 	maxTreeDepth = 64

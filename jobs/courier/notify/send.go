@@ -70,7 +70,7 @@ func NewSender(allowed *guard.Guard, smtpURL, smtpFrom string) (*Sender, error) 
 		return s, nil
 	}
 	u, err := url.Parse(smtpURL)
-	// the error's own text contains the URL with the password
+	// The error's own text contains the URL with the password.
 	if err != nil || u.Scheme != "smtp" && u.Scheme != "smtps" || u.Hostname() == "" || smtpFrom == "" {
 		return nil,
 			errors.New("SMTP_URL must be smtp:// or smtps://user:password@host:port, and SMTP_FROM must also be set")
