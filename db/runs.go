@@ -30,7 +30,7 @@ type Run struct {
 	RunIndex int       `db:"run_index"`
 	Status   RunStatus `db:"status"`
 	// Response is the answer as text. Bytes that PostgreSQL cannot store (NUL, invalid UTF-8) are visibly replaced;
-	// IsReplaced reports that, and RunResponse returns the exact bytes.
+	// IsReplaced reports that, and RunResponse of package report returns the exact bytes.
 	Response   *string `db:"response_body"`
 	IsReplaced bool    `db:"is_replaced"`
 	// ResponseLength is the length of the whole response in characters, even if Response was cut.

@@ -287,7 +287,7 @@ func (s Assets) Counts(ctx context.Context, taskID uuid.UUID) (counts map[string
 	return counts, nil
 }
 
-// Get returns an asset of a task, or ErrNotFound.
+// Get returns an asset of a task, or db.ErrNotFound.
 func (s Assets) Get(ctx context.Context, taskID, id uuid.UUID) (asset Asset, err error) {
 	err = s.db.GetContext(ctx, &asset, `SELECT `+assetColumns+` FROM assets a WHERE a.id = $1 AND a.task_id = $2`, id, taskID)
 	return asset, pg.Classify("read the asset", err)
@@ -301,7 +301,7 @@ type Shown struct {
 	ItemIDs []int64
 }
 
-// GetShown returns an asset of a task if it is among those shown, or ErrNotFound.
+// GetShown returns an asset of a task if it is among those shown, or db.ErrNotFound.
 func (s Assets) GetShown(ctx context.Context, taskID, id uuid.UUID, shown Shown) (asset Asset, err error) {
 	const read = `
 		SELECT ` + assetColumns + `
@@ -319,7 +319,7 @@ func (s Assets) GetShown(ctx context.Context, taskID, id uuid.UUID, shown Shown)
 	return asset, pg.Classify("read the asset", err)
 }
 
-// Waiting returns the content of an asset that came inline and is not copied yet, or ErrNotFound.
+// Waiting returns the content of an asset that came inline and is not copied yet, or db.ErrNotFound.
 func (s Assets) Waiting(ctx context.Context, taskID, id uuid.UUID) (content []byte, err error) {
 	const read = `SELECT content FROM assets WHERE id = $1 AND task_id = $2 AND state = 'QUEUED' AND content IS NOT NULL`
 	err = s.db.GetContext(ctx, &content, read, id, taskID)
@@ -371,7 +371,7 @@ func (s Assets) Claim(ctx context.Context, free int, held map[uuid.UUID]int) (cl
 	return claimed, pg.Classify("claim files to copy", err)
 }
 
-// Renew extends a claim. It returns ErrConflict if the asset was deleted or another process has claimed it since.
+// Renew extends a claim. It returns db.ErrConflict if the asset was deleted or another process has claimed it since.
 func (s Assets) Renew(ctx context.Context, claimed ClaimedAsset) error {
 	const renew = `UPDATE assets SET claimed_until = now() + $3 * interval '1 second' WHERE id = $1 AND attempts = $2
 		AND state = 'QUEUED'`
@@ -426,8 +426,8 @@ func (s Assets) SameContent(ctx context.Context, taskID uuid.UUID, hash []byte,
 }
 
 // Settle records the copy of a claimed asset and returns what was recorded. If the task already has a copy with the
-// same content, the asset points to that one and its keys are returned. It returns ErrConflict if the asset was deleted
-// or another process has claimed it since.
+// same content, the asset points to that one and its keys are returned. It returns db.ErrConflict if the asset was
+// deleted or another process has claimed it since.
 func (s Assets) Settle(ctx context.Context, claimed ClaimedAsset, copied AssetCopy) (stored AssetCopy, err error) {
 	const lock = `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`
 	const settle = `

@@ -79,8 +79,8 @@ const storeConfirmations = `
 	created_at = now()`
 
 // Confirm plans the runs of a confirmation and starts them. It returns the ids of the launches, keyed by task.
-// ErrConflict means that a task to be repeated has not succeeded, a *db.RunsLeftError that a question would have more
-// runs than allowed, and ErrNotFound that there is no such task.
+// db.ErrConflict means that a task to be repeated has not succeeded, a *db.RunsLeftError that a question would have
+// more runs than allowed, and db.ErrNotFound that there is no such task.
 func (f Confirmations) Confirm(ctx context.Context, scope db.Scope,
 	c Confirmation) (launches map[uuid.UUID]uuid.UUID, err error) {
 	launches = map[uuid.UUID]uuid.UUID{}

@@ -37,9 +37,9 @@ type Exchange struct {
 	UnitID         int64     `db:"unit_id"`
 }
 
-// Next returns the first turn of a unit that the unit has not run yet. db.ErrConflict means that there is none:
-// the unit now belongs to another worker, which has asked the remaining turns. limit is the maximum size of the
-// history in bytes; if the history is longer, isTooLong is true and the history is empty.
+// Next returns the first turn of a unit that has not been run yet. db.ErrConflict means that there is none, or that the
+// unit no longer belongs to this worker. limit is the maximum size of the history in bytes; if the history is longer,
+// isTooLong is true and the history is empty.
 func (c Conversations) Next(ctx context.Context, unit db.Unit, limit int) (turn NextTurn, isTooLong bool, err error) {
 	const read = `
 		SELECT ` + db.ItemColumns + `

@@ -36,15 +36,15 @@ type Asked struct {
 	Evaluators pq.Int64Array `db:"evaluators"`
 }
 
-// Asked returns the task and the evaluators of a launch, or ErrNotFound.
+// Asked returns the task and the evaluators of a launch, or db.ErrNotFound.
 func (e Evaluations) Asked(ctx context.Context, launchID uuid.UUID) (asked Asked, err error) {
 	const read = `SELECT task_id, coalesce(evaluators, '{}') AS evaluators FROM launches WHERE id = $1`
 	err = e.db.GetContext(ctx, &asked, read, launchID)
 	return asked, db.NotFound(db.KindLaunch, pg.Classify("read the launch", err))
 }
 
-// NextToRule returns up to limit items of a PENDING launch whose answers the rules have not judged yet in that
-// launch, in order.
+// NextToRule returns up to limit items of a PENDING launch whose answers the rules have not judged yet in that launch,
+// in the order of their ids.
 func (e Evaluations) NextToRule(ctx context.Context, launchID uuid.UUID, limit int) (itemIDs []int64, err error) {
 	const read = `
 		SELECT i.id

@@ -76,7 +76,7 @@ func (h History) Launches(ctx context.Context, taskID uuid.UUID,
 	return launches, total, pg.Classify("count the launches", err)
 }
 
-// Launch returns one launch of a task, or ErrNotFound.
+// Launch returns one launch of a task, or db.ErrNotFound.
 func (h History) Launch(ctx context.Context, taskID, id uuid.UUID) (PastLaunch, error) {
 	launches, err := h.readLaunches(ctx, taskID, &id, db.Page{Number: 1, Size: 1})
 	if err == nil && len(launches) == 0 {
@@ -141,9 +141,9 @@ const listLaunchRuns = `
 	ORDER BY r.id -- runs are listed in the order in which they ended
 	LIMIT $6 OFFSET $7`
 
-// Runs returns one page of the selected runs of a launch in the order they ended, with at most limit characters of
-// each response, and how many there are. Runs that a later launch replaced are listed as long as their history is
-// kept.
+// Runs returns one page of the selected runs of a launch in the order in which they ended, with at most limit
+// characters of each response, and how many there are. Runs that a later launch replaced are listed as long as their
+// history is kept.
 func (h History) Runs(ctx context.Context, launchID uuid.UUID, filter RunFilter, limit int,
 	page db.Page) (runs []PastRun, total int, err error) {
 	selected := []any{launchID, filter.Succeeded, filter.Since, filter.Until}
@@ -183,7 +183,8 @@ const listRepeats = `
 // maxRepeats is the maximum number of runs that Repeats returns.
 const maxRepeats = 200
 
-// Repeats returns the runs of a question in one variant over all launches, the newest launch first.
+// Repeats returns the runs of a question in one variant over all launches, the newest launch first, and at most
+// maxRepeats of them.
 func (h History) Repeats(ctx context.Context, itemID int64, variant int) (repeats []Repeat, err error) {
 	err = h.db.SelectContext(ctx, &repeats, listRepeats, itemID, variant, maxRepeats)
 	return repeats, pg.Classify("list the runs of a question", err)
@@ -201,8 +202,8 @@ const listNewestRuns = `
 	JOIN evaluation_items i ON i.id = r.item_id
 	ORDER BY r.id DESC`
 
-// Newest returns the last runs that a task's newest launch stored, newest first, with at most limit
-// characters of each response.
+// Newest returns the last count runs that a task's newest launch stored, newest first, with at most limit characters of
+// each response.
 func (h History) Newest(ctx context.Context, taskID uuid.UUID, limit, count int) ([]PastRun, error) {
 	var runs []PastRun
 	err := h.db.SelectContext(ctx, &runs, listNewestRuns, taskID, limit, count)

@@ -99,7 +99,7 @@ const (
 )
 
 // Append stores the entries of units whose claims still hold. It is safe to call again after an error. It returns
-// ErrGone, and stores nothing, if a task has been deleted in the meantime.
+// db.ErrGone, and stores nothing, if a task has been deleted in the meantime.
 func (j Journal) Append(ctx context.Context, entries []JournalEntry) error {
 	var units, epochs, seqs, items pq.Int64Array
 	var tasks pq.StringArray
@@ -198,8 +198,8 @@ type EventPosition struct {
 // partsAtOnce is the maximum number of parts that one read returns.
 const partsAtOnce = 200
 
-// OfUnit returns the next parts of a unit's events after a position, oldest first, or an empty result if there
-// are no more. A part that spans the position is returned whole.
+// OfUnit returns the next parts of a unit's events after a position, oldest first and at most partsAtOnce of them; the
+// result is empty if there are no more. A part that spans the position is returned whole.
 func (j Journal) OfUnit(ctx context.Context, taskID uuid.UUID, unitID int64, after EventPosition) ([]EventPart, error) {
 	const read = `
 		SELECT epoch, item_id, events
@@ -334,8 +334,8 @@ func (j Journal) CloseLost(ctx context.Context) error {
 	return pg.Classify("end lost tool calls", err)
 }
 
-// Prune removes the events and spans of one task that ended longer ago than keep; a keep of 0 keeps everything. found
-// is false if there is no such task.
+// Prune removes the events, tool calls and spans of one task that ended longer ago than keep; a keep of 0 keeps
+// everything. found is false if there is no such task.
 func (j Journal) Prune(ctx context.Context, keep time.Duration) (found bool, err error) {
 	if keep == 0 {
 		return false, nil

@@ -138,8 +138,8 @@ type Ruled struct {
 }
 
 // Rules stores the rules' evaluations of a task's runs for a PENDING EVALUATE launch, and records the id of the last
-// item that they cover (through). Runs that another process has already judged are left alone; ErrConflict means that
-// the launch is no longer PENDING.
+// item that they cover (through). Evaluations that they replace are kept as past ones. db.ErrConflict means that the
+// launch is no longer PENDING, or that another process has already covered these items; nothing is stored then.
 func (r Recorder) Rules(ctx context.Context, launchID, taskID uuid.UUID, through int64, ruled []Ruled) error {
 	const note = `UPDATE launches SET ruled_through = $2 WHERE id = $1 AND status = 'PENDING' AND ruled_through < $2`
 	const store = `

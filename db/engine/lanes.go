@@ -264,7 +264,7 @@ const readState = `
 	FROM launches, mine, share, others
 	WHERE id = :launch`
 
-// State returns the state of a launch for a worker with this lease, or ErrNotFound.
+// State returns the state of a launch for a worker with this lease, or db.ErrNotFound.
 func (l Lanes) State(ctx context.Context, launchID uuid.UUID, lease db.Lease) (State, error) {
 	arguments := sharingOf(launchID)
 	arguments["worker"], arguments["lease"], arguments["expired"] = lease.WorkerID, lease.Number,

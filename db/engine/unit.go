@@ -61,7 +61,7 @@ const readUnit = `
 	LEFT JOIN LATERAL (SELECT epoch, first_seq FROM run_events WHERE unit_id = u.id ORDER BY epoch DESC, first_seq DESC
 	LIMIT 1) e ON true`
 
-// Unit returns a unit of a task that asks a question, or a NotFoundError.
+// Unit returns a unit of a task that asks a question, or a db.NotFoundError.
 func (j Journal) Unit(ctx context.Context, taskID uuid.UUID, id int64) (Unit, error) {
 	var unit Unit
 	err := j.db.GetContext(ctx, &unit, readUnit, taskID, id, settledAfter.Seconds())
@@ -116,7 +116,7 @@ func (j Journal) OutcomesBeside(ctx context.Context, taskID uuid.UUID, number in
 	return outcomes, pg.Classify("read the question's runs", err)
 }
 
-// Outcome returns a run of a task, or a NotFoundError.
+// Outcome returns a run of a task, or a db.NotFoundError.
 func (j Journal) Outcome(ctx context.Context, taskID uuid.UUID, runID int64) (outcome Outcome, err error) {
 	const read = `
 		SELECT ` + outcomeColumns + `

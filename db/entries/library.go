@@ -365,7 +365,7 @@ func (k Kind[T]) List(ctx context.Context, scope db.Scope, filter Filter,
 	return entries, total, pg.Classify("list "+k.name, err)
 }
 
-// Get returns one entry, archived or not, or ErrNotFound.
+// Get returns one entry, archived or not, or db.ErrNotFound.
 func (k Kind[T]) Get(ctx context.Context, scope db.Scope, id uuid.UUID) (T, error) {
 	var found T
 	err := k.db.GetContext(ctx, &found, `SELECT `+entryColumns+k.selected+` FROM `+k.from+` WHERE e.id = $1 AND `+
@@ -373,7 +373,7 @@ func (k Kind[T]) Get(ctx context.Context, scope db.Scope, id uuid.UUID) (T, erro
 	return found, db.NotFound(KindEntry, pg.Classify("read "+k.name, err))
 }
 
-// Named returns the unarchived entry with the given name in the scope's own project, or ErrNotFound.
+// Named returns the unarchived entry with the given name in the scope's own project, or db.ErrNotFound.
 func (k Kind[T]) Named(ctx context.Context, scope db.Scope, name string) (T, error) {
 	var found T
 	err := k.db.GetContext(ctx, &found, `SELECT `+entryColumns+k.selected+` FROM `+k.from+
@@ -407,7 +407,8 @@ func (k Kind[T]) insert(ctx context.Context, tx sqlx.ExtContext, scope db.Scope,
 	return taken(pg.Classify("store into "+k.name, err))
 }
 
-// Update replaces the contents of an entry. It returns ErrNotFound if the entry is gone.
+// Update replaces the contents of an entry. It returns db.ErrNotFound if the entry is gone, and ErrNameTaken if another
+// entry has its new name.
 func (k Kind[T]) Update(ctx context.Context, scope db.Scope, entry T) error {
 	set := []string{"name = :name", "updated_at = now()"}
 	for _, column := range k.columns {
@@ -463,8 +464,8 @@ func (k Kind[T]) Remove(ctx context.Context, scope db.Scope, id uuid.UUID) (isGo
 	return isGone && err == nil, err
 }
 
-// Restore offers an archived entry again. It returns ErrNameTaken if another entry has taken its name, and a
-// db.ProjectFullError if the project has reached its cap.
+// Restore offers an archived entry again. It returns db.ErrNotFound if there is no such entry, ErrNameTaken if another
+// entry has taken its name, and a db.ProjectFullError if the project has reached its cap.
 func (k Kind[T]) Restore(ctx context.Context, scope db.Scope, id uuid.UUID) error {
 	return k.db.InTx(ctx, "restore in "+k.name, func(tx *sqlx.Tx) error {
 		var of uuid.UUID
@@ -489,7 +490,7 @@ type Use struct {
 	CreatedAt time.Time `db:"created_at"`
 }
 
-// Uses returns the newest uses of an entry, at most the given number, and how many there are in all.
+// Uses returns the newest uses of an entry, at most as many as given, and how many there are in all.
 func (k Kind[T]) Uses(ctx context.Context, scope db.Scope, id uuid.UUID, most int) (uses []Use, total int, err error) {
 	var found []struct {
 		Use
@@ -521,8 +522,8 @@ type Measure struct {
 	InputTokens, OutputTokens *int
 }
 
-// NoteMeasure stores the measure of a successful test call to a model or an agent. It remains valid as long as
-// the model's id or the agent's address is unchanged (report.Measured).
+// NoteMeasure stores the measure of a successful test call to a model or an agent. It remains valid as long as the
+// model's id or the agent's address is unchanged (Measured in package report).
 func (k Kind[T]) NoteMeasure(ctx context.Context, scope db.Scope, id uuid.UUID, m Measure) error {
 	called := map[string]string{"models": "model_id", "agents": "url"}[k.name]
 	note := `UPDATE ` + k.name + ` SET measured_of = ` + called + `, measured_ms = $2, measured_input_tokens = $3,

@@ -124,9 +124,10 @@ type FiringTiming struct {
 	Missed int
 }
 
-// Fire fires a schedule at the planned time in due, and plans the next firing in the same transaction, so that it
-// fires exactly once even if several processes try or one dies. The firing is skipped while the previous copy runs.
-// Fire returns db.ErrConflict if the schedule has already fired or has changed.
+// Fire fires a schedule at the planned time in due, and plans the next firing in the same transaction, so that it fires
+// exactly once even if several processes try or one dies. The firing is recorded as skipped while the previous copy
+// runs, and as failed if n gives a reason; launchID is uuid.Nil then. Fire returns db.ErrConflict if the schedule has
+// already fired or has changed.
 func (s Schedules) Fire(ctx context.Context, due Schedule, timing FiringTiming,
 	n FiringCopy) (f Firing, launchID uuid.UUID, err error) {
 	const lock = `
@@ -170,8 +171,8 @@ func (s Schedules) Fire(ctx context.Context, due Schedule, timing FiringTiming,
 	return f, launchID, err
 }
 
-// List returns firings of a schedule, newest first, and how many there are in all; onlyTasks selects the firings
-// whose task still exists.
+// List returns one page of the firings of a schedule, newest first, and how many there are in all; onlyTasks selects
+// the firings whose task still exists.
 func (s Schedules) List(ctx context.Context, scope db.Scope, scheduleID uuid.UUID, onlyTasks bool,
 	page db.Page) (found []Firing, total int, err error) {
 	where := ` FROM firings f
@@ -293,7 +294,8 @@ func (s Schedules) Unsummed(ctx context.Context, limit int) (found []Unsummed, e
 	return found, pg.Classify("look for firings to summarise", err)
 }
 
-// Summarise stores the summary of a firing, and announces the alert if it is not nil.
+// Summarise stores the summary of a firing, and announces the alert if it is not nil. It returns db.ErrConflict if the
+// firing is gone or already has the summary of its newest launch.
 func (s Schedules) Summarise(ctx context.Context, f Unsummed, summary, alert json.RawMessage) error {
 	const store = `UPDATE firings SET summary = $2, launch_id = $3 WHERE id = $1 AND launch_id IS DISTINCT FROM $3`
 	return s.db.InTx(ctx, "summarise a firing", func(tx *sqlx.Tx) error {

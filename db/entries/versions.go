@@ -96,7 +96,7 @@ func readVersions(kind, columns string) string {
 	JOIN ` + kind + `s e ON e.id = $1 AND ` + db.Within("e.project_id", "$2")
 }
 
-// PromptVersion returns a version of a prompt, or ErrNotFound.
+// PromptVersion returns a version of a prompt, or db.ErrNotFound.
 func (l Library) PromptVersion(ctx context.Context, scope db.Scope, id uuid.UUID,
 	number int) (version PromptVersion, err error) {
 	err = l.getVersion(ctx, scope, &version, readVersions("prompt", promptVersionColumns), id, number)
@@ -110,7 +110,7 @@ func (l Library) PromptVersions(ctx context.Context, scope db.Scope, id uuid.UUI
 	return versions, err
 }
 
-// EvaluatorVersion returns a version of an evaluator, or ErrNotFound.
+// EvaluatorVersion returns a version of an evaluator, or db.ErrNotFound.
 func (l Library) EvaluatorVersion(ctx context.Context, scope db.Scope, id uuid.UUID,
 	number int) (version EvaluatorVersion, err error) {
 	err = l.getVersion(ctx, scope, &version, readVersions("evaluator", evaluatorVersion), id, number)
@@ -140,7 +140,8 @@ func (l Library) listVersions(ctx context.Context, scope db.Scope, versions any,
 // notesMost is the maximum number of versions that PromptNotes returns for each prompt.
 const notesMost = 200
 
-// PromptNotes returns the newest versions of prompts without their templates, newest first, keyed by prompt id.
+// PromptNotes returns the newest versions of prompts (at most notesMost of each) without their templates, newest first,
+// keyed by prompt id.
 func (l Library) PromptNotes(ctx context.Context, scope db.Scope,
 	ids ...uuid.UUID) (map[uuid.UUID][]PromptVersion, error) {
 	read := `
@@ -167,8 +168,8 @@ func (l Library) PromptNotes(ctx context.Context, scope db.Scope,
 // datasetsMost is the maximum number of versions that EarlierDatasets returns for each dataset.
 const datasetsMost = 50
 
-// EarlierDatasets returns the earlier versions of datasets without their contents, newest first, keyed by dataset
-// id.
+// EarlierDatasets returns the earlier versions of datasets (at most datasetsMost of each) without their contents,
+// newest first, keyed by dataset id.
 func (l Library) EarlierDatasets(ctx context.Context, scope db.Scope,
 	ids ...uuid.UUID) (map[uuid.UUID][]DatasetVersion, error) {
 	read := `
@@ -192,7 +193,7 @@ func (l Library) EarlierDatasets(ctx context.Context, scope db.Scope,
 	return versions, nil
 }
 
-// DatasetVersion returns a version of a dataset, or ErrNotFound.
+// DatasetVersion returns a version of a dataset, or db.ErrNotFound.
 func (l Library) DatasetVersion(ctx context.Context, scope db.Scope, id uuid.UUID,
 	number int) (version DatasetVersion, err error) {
 	err = l.getVersion(ctx, scope, &version, readVersions("dataset", datasetVersion), id, number)

@@ -39,7 +39,7 @@ type Drift struct {
 	IsWorse bool    `json:"is_worse" doc:"True if a share fell, or if latency or cost rose"`
 }
 
-// Limit returns the limit that the average has left.
+// Limit returns the limit that the average has crossed.
 func (d Drift) Limit() float64 {
 	if d.Average < d.Low {
 		return d.Low

@@ -63,7 +63,8 @@ type Rating struct {
 	Clusters int `json:"clusters" doc:"Number of independent groups of questions: conversations, or values of cluster_by" example:"100"`
 }
 
-// Interval returns the 95 % interval of the mean; nil if there is none.
+// Interval returns the 95 % interval of the mean, within 0 to 100; nil if the mean or its standard error is unknown, or
+// if the standard error is 0.
 func (r Rating) Interval() Interval {
 	if r.Mean == nil || r.SE == nil || *r.SE == 0 {
 		return nil

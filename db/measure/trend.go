@@ -135,8 +135,8 @@ type FactChange struct {
 	Now        string     `json:"now" doc:"The value as written in the current answer" example:"35 日"`
 }
 
-// PointsOf returns the metrics of the questions of one variant; cost is the sum of the known costs, a decimal
-// number, or nil.
+// PointsOf returns the metrics of the questions of one variant, without those that are unknown; cost is the sum of the
+// known costs, a decimal number, or nil.
 func PointsOf(questions []ComparedQuestion, cost *string) map[Metric]Point {
 	points := map[Metric]Point{}
 	for _, metric := range Metrics {

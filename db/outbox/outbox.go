@@ -245,7 +245,7 @@ func (o Outbox) Get(ctx context.Context, channelID uuid.UUID, id int64) (d Deliv
 	return d, pg.Classify("read a delivery", err)
 }
 
-// List returns deliveries of a channel, newest first, and how many there are in all.
+// List returns up to limit deliveries of a channel after the first offset, newest first, and how many there are in all.
 func (o Outbox) List(ctx context.Context, channelID uuid.UUID, offset,
 	limit int) (found []Delivery, total int, err error) {
 	const list = `SELECT ` + columns + ` FROM deliveries d` + ofTasks + ` WHERE d.channel_id = $1
@@ -258,7 +258,7 @@ func (o Outbox) List(ctx context.Context, channelID uuid.UUID, offset,
 	return found, total, pg.Classify("list deliveries", err)
 }
 
-// OfTask returns the newest deliveries about a task, newest first, and how many there are in all.
+// OfTask returns the newest deliveries about a task, at most limit and newest first, and how many there are in all.
 func (o Outbox) OfTask(ctx context.Context, taskID uuid.UUID, limit int) (found []Delivery, total int, err error) {
 	const count = `SELECT count(*) FROM deliveries d JOIN launches l ON l.id = d.launch_id WHERE l.task_id = $1`
 	const list = `SELECT ` + columns + ` FROM deliveries d` + ofTasks + ` WHERE l.task_id = $1 ORDER BY d.id DESC LIMIT $2`

@@ -71,7 +71,8 @@ func (p People) AddProject(ctx context.Context, project Project) error {
 	return taken(pg.Classify("store a project", err))
 }
 
-// ChangeProject replaces a project's name and quotas. It returns ErrNameTaken if another project has the name.
+// ChangeProject replaces a project's name and quotas. It returns db.ErrNotFound if there is no such project, and
+// ErrNameTaken if another project has the name.
 func (p People) ChangeProject(ctx context.Context, project Project) error {
 	const set = `
 		UPDATE projects

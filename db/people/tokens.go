@@ -65,7 +65,8 @@ const readTokens = `
 	LEFT JOIN users u ON u.id = t.user_id`
 
 // AddToken stores a new token and returns its value, which cannot be read again. The token is valid for the given
-// duration; zero means that it never expires.
+// duration (zero: without limit), but no longer than its parent token. AddToken returns a db.ProjectFullError if the
+// project has reached the cap on tokens.
 func (p People) AddToken(ctx context.Context, token Token, lasts time.Duration) (value string, err error) {
 	const insert = `
 		INSERT INTO tokens (id, name, hash, hint, project_id, role, user_id, parent_id, reach, expires_at)

@@ -153,8 +153,8 @@ type Change struct {
 	IsAdmin      *bool
 }
 
-// ChangeUser applies a change to an account, completely or not at all. It returns ErrLastAdmin if no account that may
-// manage accounts would be left.
+// ChangeUser applies a change to an account, completely or not at all. It returns db.ErrNotFound if there is no such
+// account, and ErrLastAdmin if no account that may manage accounts would be left.
 func (p People) ChangeUser(ctx context.Context, id uuid.UUID, change Change) error {
 	const set = `
 		UPDATE users

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// StorableText replaces the bytes that PostgreSQL's text type cannot hold: NUL becomes ␀, an invalid UTF-8 byte
-// becomes �.
+// StorableText replaces the bytes that PostgreSQL's text type cannot hold: each NUL becomes ␀, and each run of invalid
+// UTF-8 bytes becomes a single �.
 func StorableText(text string) string {
 	if !strings.ContainsRune(text, 0) && utf8.ValidString(text) {
 		return text

@@ -35,7 +35,7 @@ const sameQuestions = `
 	ORDER BY t.created_at DESC
 	LIMIT 2`
 
-// SameQuestions returns the newest two finished tasks with these questions, newest first.
+// SameQuestions returns the ids of the newest two finished tasks with these questions, newest first.
 func (r Report) SameQuestions(ctx context.Context, scope db.Scope, asking Asking) (ids []uuid.UUID, err error) {
 	err = r.db.SelectContext(ctx, &ids, sameQuestions, scope, asking.DatasetID, asking.Questions, asking.First,
 		asking.Last)

@@ -16,8 +16,8 @@ type Past struct {
 	OutputTokens *float64 `db:"output_tokens"`
 }
 
-// Past returns the means over the most recent successful runs of a saved model or agent, in the newest tasks that use
-// it.
+// Past returns the means over successful runs of a saved model or agent: up to 50 runs of each variant in the three
+// newest tasks that have such runs.
 func (r Report) Past(ctx context.Context, libraryID uuid.UUID) (Past, error) {
 	const read = `
 		SELECT avg(latency_ms) AS latency_ms, avg(input_tokens) AS input_tokens, avg(output_tokens) AS output_tokens
@@ -47,8 +47,8 @@ func (r Report) Past(ctx context.Context, libraryID uuid.UUID) (Past, error) {
 	return past, pg.Classify("read the usage of runs", err)
 }
 
-// PastOfJudge returns the mean latency and tokens per vote of judges that use a saved model, over evaluations in the
-// newest tasks that use it.
+// PastOfJudge returns the mean latency and tokens per vote of judges that use a saved model, over up to 50 evaluations
+// by each judge in the newest tasks that use it.
 func (r Report) PastOfJudge(ctx context.Context, modelID uuid.UUID) (Past, error) {
 	const read = `
 		SELECT avg(latency_ms / votes) AS latency_ms, avg(input_tokens / votes) AS input_tokens,
@@ -76,7 +76,7 @@ func (r Report) PastOfJudge(ctx context.Context, modelID uuid.UUID) (Past, error
 }
 
 // Measured returns the latency and tokens measured by the last successful test of a saved model or agent; the zero
-// value if there is none, or the entry has changed since.
+// value if there is none, or the model's id or the agent's address has changed since.
 func (r Report) Measured(ctx context.Context, libraryID uuid.UUID) (Past, error) {
 	const read = `
 		SELECT measured_ms AS latency_ms, measured_input_tokens AS input_tokens, measured_output_tokens AS output_tokens

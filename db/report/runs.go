@@ -45,7 +45,7 @@ func (r Report) EachCurrentRun(ctx context.Context, itemID int64, yield func(db.
 	return pg.EachRow(ctx, r.db, "read the runs", query, []any{itemID}, yield)
 }
 
-// Run returns one run of a task with at most limit characters of its response, or ErrNotFound.
+// Run returns one run of a task with at most limit characters of its response, or db.ErrNotFound.
 func (r Report) Run(ctx context.Context, taskID uuid.UUID, runID int64, limit int) (db.WholeRun, error) {
 	const query = `
 		SELECT ` + db.RunColumns + `, left(r.response_body, $3) AS response_body,
@@ -93,7 +93,7 @@ func (r Report) MeaningLetters(ctx context.Context, runIDs []int64) (letters map
 	return letters, nil
 }
 
-// RunResponse returns the exact bytes of one run's response, or ErrNotFound if the task has no such run.
+// RunResponse returns the exact bytes of one run's response, or db.ErrNotFound if the task has no such run.
 func (r Report) RunResponse(ctx context.Context, taskID uuid.UUID, runID int64) ([]byte, error) {
 	const query = `
 		SELECT coalesce(response_bytes, convert_to(response_body, 'UTF8'), '')

@@ -166,7 +166,8 @@ const readVariantStatistics = `
 	WHERE t.id = $1
 	ORDER BY v.number`
 
-// VariantStatistics returns the statistics of each variant of a task, in variant order.
+// VariantStatistics returns the statistics of each variant of a task, in variant order, or a db.NotFoundError if there
+// is no such task.
 func (r Report) VariantStatistics(ctx context.Context, taskID uuid.UUID) (variants []VariantStatistics, err error) {
 	err = r.db.InTx(ctx, "compute the variants' statistics", func(tx *sqlx.Tx) error {
 		err := tx.SelectContext(ctx, &variants, readVariantStatistics, taskID)

@@ -56,8 +56,8 @@ type RefusedProcess struct {
 	RefusedAt time.Time `db:"refused_at"`
 }
 
-// RefusedProcesses returns the processes that refused to start within the last day and have not started since, the
-// latest first.
+// RefusedProcesses returns up to 100 processes that refused to start within the last day and have not started since,
+// the latest first.
 func (m Monitor) RefusedProcesses(ctx context.Context) (refused []RefusedProcess, err error) {
 	const query = `
 		SELECT host, command, refused_at

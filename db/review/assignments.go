@@ -37,7 +37,7 @@ func (r Reviews) Assignments(ctx context.Context, taskID uuid.UUID) (map[int64][
 	return byItem, nil
 }
 
-// Set stores the settings for reviewing a task. It returns a NotFoundError if there is no such task.
+// Set stores the settings for reviewing a task. It returns a db.NotFoundError if there is no such task.
 func (r Reviews) Set(ctx context.Context, taskID uuid.UUID, settings db.ReviewSettings) error {
 	const set = `
 		UPDATE evaluation_tasks
@@ -54,7 +54,8 @@ func (r Reviews) Set(ctx context.Context, taskID uuid.UUID, settings db.ReviewSe
 
 // Assign assigns questions of a task to reviewers and discards the earlier assignments of these questions. only lists
 // the questions' ids; nil means all. split receives the number of questions and returns the reviewers of each, in the
-// order of pages. Assign returns a NotFoundError if the task, or one of the questions, does not exist.
+// order in which pages list the questions. Assign returns a db.NotFoundError if the task, or one of the questions, does
+// not exist.
 func (r Reviews) Assign(ctx context.Context, taskID uuid.UUID, only []string,
 	split func(questions int) [][]string) error {
 	const (

@@ -300,7 +300,7 @@ type PairPlace struct {
 
 // Compare stores a person's verdict on a pair of answers to a question, and returns it as stored. version is the
 // version that the reviewer has seen, 0 if there was none. Compare returns a ConflictError if version is not the latest
-// version, and a NotFoundError if there is no such pair.
+// version, and a db.NotFoundError if there is no such pair.
 func (r Reviews) Compare(ctx context.Context, taskID uuid.UUID, place PairPlace, said Preference,
 	version int) (stored PairVerdict, err error) {
 	err = r.changePair(ctx, taskID, place, version, func(tx *sqlx.Tx, pair Pair, _ *PairVerdict) error {

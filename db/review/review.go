@@ -106,8 +106,8 @@ type stored struct {
 }
 
 // Put stores a review, and returns it as stored. version is the version that its author has seen, 0 if there was none.
-// Put returns a ConflictError if version is not the latest version, and a NotFoundError if the question or answer does
-// not exist.
+// Put returns a ConflictError if version is not the latest version, and a db.NotFoundError if the question or answer
+// does not exist.
 func (r Reviews) Put(ctx context.Context, taskID uuid.UUID, place Place, said Opinion,
 	version int) (review Review, err error) {
 	err = r.change(ctx, taskID, place, version, func(tx *sqlx.Tx, item int64, _ *stored) error {
@@ -213,7 +213,8 @@ const listReviews = `
 	AND ($3 = '' OR v.verdict = $3)
 	ORDER BY i.sort_key, v.variant, coalesce(v.run_index, 0), v.reviewer`
 
-// List returns the current reviews of a task in the order of its pages; an empty reviewer or verdict matches all.
+// List returns the current reviews of a task, in the order in which pages list its questions; an empty reviewer or
+// verdict matches all.
 func (r Reviews) List(ctx context.Context, taskID uuid.UUID, reviewer string,
 	verdict Verdict) (reviews []Review, err error) {
 	err = r.db.SelectContext(ctx, &reviews, listReviews, taskID, reviewer, verdict, false)
@@ -317,8 +318,8 @@ type Change struct {
 	ItemID int64 `db:"item_id"`
 }
 
-// Since returns the reviews that other reviewers gave, changed or withdrew since an earlier Presence, whose Latest is
-// passed as after. The oldest come first; most limits their number.
+// Since returns the reviews that other reviewers gave, changed or withdrew since an earlier Presence, oldest first and
+// at most as many as most. after is that Presence's Latest.
 func (r Reviews) Since(ctx context.Context, taskID uuid.UUID, reviewer string, after int64,
 	most int) (changes []Change, err error) {
 	const list = `

@@ -357,7 +357,7 @@ type JudgedAnswer struct {
 	Person bool `db:"person"`
 }
 
-// JudgedAnswers returns at most the given number of answers that both a version of a saved evaluator and people have
+// JudgedAnswers returns up to the given number of answers that both a version of a saved evaluator and people have
 // judged. Answers of random samples come first; the others are a random choice, which stays the same.
 func (r Reviews) JudgedAnswers(ctx context.Context, scope db.Scope, evaluator uuid.UUID, version,
 	most int) (answers []JudgedAnswer, err error) {

@@ -126,7 +126,8 @@ type ArchivedEvaluation struct {
 	Votes []float64 `json:"votes"`
 }
 
-// SetAnswer sets the run's answer and its key. Characters that cannot be stored are replaced, and the exact bytes kept.
+// SetAnswer sets the run's answer and, if the run succeeded, its key. Characters that cannot be stored are replaced,
+// and the exact bytes kept.
 func (r *ArchivedRun) SetAnswer(text string) {
 	body, isSame := pg.StorableBytes([]byte(text))
 	stored, key := string(body), hex.EncodeToString(measure.Key([]byte(text)))

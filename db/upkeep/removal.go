@@ -122,7 +122,8 @@ func deleteEvents(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID) error {
 	return nil
 }
 
-// DeleteTask removes a task and all its data. It returns ErrConflict if a launch is active and must be stopped first.
+// DeleteTask removes a task and all its data. It returns db.ErrNotFound if there is no such task, and db.ErrConflict if
+// a launch is active and must be stopped first.
 func (u Upkeep) DeleteTask(ctx context.Context, scope db.Scope, id uuid.UUID) error {
 	lock := `SELECT id FROM evaluation_tasks WHERE id = $1 AND ` + db.Within("project_id", "$2") + ` FOR UPDATE`
 	const isActive = `SELECT EXISTS (SELECT FROM launches WHERE task_id = $1

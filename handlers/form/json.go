@@ -66,8 +66,8 @@ var lists = map[string]bool{"prompts": true, "models": true, "agents": true, "ev
 // questionIDs is a field that may be repeated. Its value is a JSON list, because ids may contain commas.
 const questionIDs = "question_ids"
 
-// QuestionIDs returns the values of the field question_ids. ok is false if there are none, one is empty, or the field
-// is not a list of strings.
+// QuestionIDs returns the values of the field question_ids; a text that is not a list counts as one id. ok is false if
+// there are none, one is empty, or the list does not consist of strings.
 func (u *Upload) QuestionIDs() (ids []string, ok bool) {
 	typed := u.Values[questionIDs]
 	if !strings.HasPrefix(strings.TrimSpace(typed), "[") {

@@ -16,7 +16,7 @@ const (
 )
 
 // ReadPair returns the two firings of a schedule to compare, from their ids in the parameters; their order does not
-// matter. An empty id leaves the choice to the use case.
+// matter. An empty id leaves the choice of that firing to library.CompareFirings.
 func ReadPair(since, at string) (pair library.FiringPair, err error) {
 	for _, side := range []struct {
 		name, text string

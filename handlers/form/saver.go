@@ -91,7 +91,7 @@ func (s Saver) saveModel(ctx context.Context, row *entries.Model, f *Upload) (uu
 	if row != nil {
 		id = row.ID
 	}
-	// ErrGone means that the provider has been removed in the meantime.
+	// db.ErrGone means that the provider has been removed in the meantime.
 	if id, err = s.Library.SaveModel(ctx, request.ScopeOf(ctx), id, m); errors.Is(err, db.ErrGone) {
 		return uuid.Nil,
 			[]FieldFault{{"provider_id", request.FieldFault("provider_id", request.ValidEntries()).WithCause(err)}}, nil

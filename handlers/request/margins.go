@@ -27,7 +27,7 @@ func Margin(name, text string) (margin float64, isValid bool) {
 	return margin, isValid && (measure.IsLessBetter(name) || margin <= 1)
 }
 
-// Margins returns the margins in a page's query, keyed by the names of the numbers; empty fields are left out.
+// Margins returns the margins in a page's query, keyed by the names in measure.GatedNumbers; empty fields are left out.
 func Margins(query url.Values) (map[string]float64, error) {
 	margins := map[string]float64{}
 	for _, name := range measure.GatedNumbers {

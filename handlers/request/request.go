@@ -180,7 +180,7 @@ func ID(text string, kind db.Kind) (uuid.UUID, error) {
 	return id, nil
 }
 
-// Task returns the task whose id is in the path or a parameter, within the request's scope, or a NotFoundError.
+// Task returns the task whose id is in the path or a parameter, within the request's scope, or a db.NotFoundError.
 func Task(ctx context.Context, store *db.Store, id string) (db.Task, error) {
 	parsed, err := ID(id, db.KindTask)
 	if err != nil {
@@ -211,7 +211,7 @@ func Compared(text string) (taskID uuid.UUID, variant int, err error) {
 	return taskID, variant, err
 }
 
-// HasVariant returns a NotFoundError unless the task has a variant with this number.
+// HasVariant returns a db.NotFoundError unless the task has a variant with this number.
 func HasVariant(task db.Task, variant int) error {
 	if variant > task.TotalVariants {
 		return &db.NotFoundError{Kind: db.KindVariant}

@@ -53,7 +53,7 @@ var macros = map[string]string{
 
 // Parse parses an expression in a time zone. The expression has five fields (minute, hour, day of the month, month, day
 // of the week) or is a name such as @daily. For an invalid expression, Parse returns ErrExpression, or a *FieldError if
-// one of the five fields is invalid.
+// one of the five fields is invalid; ErrNever if the expression never fires; and ErrTimezone for an unknown time zone.
 func Parse(expression, timezone string) (Plan, error) {
 	if named, isMacro := macros[strings.ToLower(strings.TrimSpace(expression))]; isMacro {
 		expression = named
@@ -123,8 +123,9 @@ func steps(first, step, part string) string {
 	return strings.Join(days, ",")
 }
 
-// Next returns the first time after a given one; the zero time if there is none for years. When clocks go forward, a
-// skipped time fires at the change; when clocks go back, a repeated time fires only once, at its first occurrence.
+// Next returns the first time after a given one; the zero time if there is none for years. If the expression names
+// hours, a time that is skipped when clocks go forward fires at the change, and a time that is repeated when they go
+// back fires only once, at its first occurrence.
 func (p Plan) Next(after time.Time) time.Time {
 	spec := *p.fields
 	if !p.isFixed {
@@ -157,8 +158,8 @@ func (p Plan) moment(wall time.Time) time.Time {
 	if before == after {
 		return at
 	}
-	// This uses the offset before the change. For a local time that occurs twice, the result is the first occurrence;
-	// a skipped time ends up as far after the change as it lies within the gap.
+	// early uses the offset before the change, so that a local time that occurs twice means its first occurrence. A
+	// skipped time has neither offset, and means the change itself.
 	early := wall.Add(-time.Duration(before) * time.Second)
 	if _, offset := early.In(p.zone).Zone(); offset == before {
 		return early.In(p.zone)
@@ -229,7 +230,7 @@ func (p Plan) hasNeighbouringDays() bool {
 	}
 }
 
-// Missed counts the plan's times between after (exclusive) and upTo (inclusive). It stops at the maximum most.
+// Missed counts the plan's times between after (exclusive) and upTo (inclusive), and stops once the count is most.
 func (p Plan) Missed(after, upTo time.Time, most int) (count int) {
 	for next := p.Next(after); !next.IsZero() && !next.After(upTo) && count < most; next = p.Next(next) {
 		count++

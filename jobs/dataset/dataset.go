@@ -633,9 +633,9 @@ func (c *collector) finish(content []byte) error {
 	return e
 }
 
-// StableID derives the id of the nth row of a file without ids from the file's checksum, so that the same file
-// gives the same ids. The id is a UUID of version 8 (RFC 9562) that begins with n, so that ids sort in the file's
-// order.
+// StableID derives the id of the nth row of a file without ids from the file's checksum, so that the same file gives
+// the same ids. n counts rows from 0. The id is a UUID of version 8 (RFC 9562) that begins with n + 1, so that ids sort
+// in the file's order.
 func StableID(fileSum [sha256.Size]byte, n int) string {
 	var seed [8]byte
 	binary.BigEndian.PutUint64(seed[:], uint64(n))

@@ -21,8 +21,8 @@ type Correction struct {
 }
 
 // CorrectAnswer saves the newest version of a dataset, with one question's standard answer replaced, as its next
-// version, as CSV. It returns a NotFoundError if the newest version does not have the question, and a dataset.Error if
-// the answer cannot be part of a dataset.
+// version, as CSV. It returns a db.NotFoundError if the newest version does not have the question, and a dataset.Error
+// if the answer cannot be part of a dataset.
 func (s *Service) CorrectAnswer(ctx context.Context, scope db.Scope, id uuid.UUID,
 	c Correction) (entries.Dataset, error) {
 	row, err := s.Entries.Datasets.Get(ctx, scope, id)

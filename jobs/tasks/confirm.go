@@ -92,7 +92,8 @@ func (s *Service) wayOfAsking(task db.Task, number int) (way wayOfAsking, err er
 }
 
 // Confirm repeats the questions of a confirmation by extending each task involved, subject to its limits, budgets and
-// quotas. It returns the errors of db.Store.Confirm, and those of Extend. Both tasks must be in one project.
+// quotas. It returns the errors of engine.Confirmations.Confirm, and those of Extend. Both tasks must be in one
+// project.
 func (s *Service) Confirm(ctx context.Context, by db.Actor, c Confirmation) (Sides, error) {
 	if c.Runs < 1 || c.Runs > MaxRuns {
 		return "", &InvalidError{Field: "runs", Problem: OutOfRange, Min: 1, Max: MaxRuns}

@@ -257,8 +257,8 @@ func ParseRate(text string) (time.Duration, error) {
 	return interval, nil
 }
 
-// Create stores a task with its file in the scope's own project and, unless it is a draft, starts the task,
-// completely or not at all. It returns an *InvalidError if the task is not valid.
+// Create stores a task with its file in the scope's own project and, unless it is a draft, starts the task, completely
+// or not at all. It returns an *InvalidError if the task is not valid, and the errors of Admits.
 func (s *Service) Create(ctx context.Context, scope db.Scope, by db.Actor, n New) (uuid.UUID, error) {
 	if err := invalid(n.Validate()); err != nil {
 		return uuid.Nil, err
@@ -293,8 +293,8 @@ func (s *Service) Create(ctx context.Context, scope db.Scope, by db.Actor, n New
 	return id, nil
 }
 
-// ReplaceDraft replaces a draft's settings, questions and file and, unless it stays a draft, starts it.
-// It returns db.ErrConflict if the task is no longer a draft, and an *InvalidError if it is not valid.
+// ReplaceDraft replaces a draft's settings, questions and file and, unless it stays a draft, starts it. It returns
+// db.ErrConflict if the task is no longer a draft, an *InvalidError if it is not valid, and the errors of Admits.
 func (s *Service) ReplaceDraft(ctx context.Context, by db.Actor, draft db.Task, n New) error {
 	id := draft.ID
 	if err := invalid(n.Validate()); err != nil {

@@ -83,7 +83,8 @@ var neverCalled = []netip.Prefix{
 	netip.MustParsePrefix("fd20:ce::254/128"),
 }
 
-// New parses the allowlist; the error names the entry that cannot be parsed.
+// New parses the allowlist and resolves the addresses in Own; the error names the entry that cannot be parsed or
+// resolved.
 func New(config Config) (*Guard, error) {
 	guard := &Guard{variable: config.Variable, allowLoopback: config.AllowLoopback, public: ssrf.New(ssrf.WithAnyPort())}
 	for entry := range strings.SplitSeq(config.Allowlist, ",") {
