@@ -64,7 +64,7 @@ func (w *Worker) awaitSlot() bool {
 	return false
 }
 
-// readLaunch reads a launch. It returns nil if there is nothing to do: the launch has ended, or ends now because
+// readLaunch reads a launch. It returns nil if there is nothing to do: the launch no longer exists, or ends now because
 // its secrets cannot be decrypted. It returns tasks.ErrForeignKey if only this process lacks the key to decrypt them.
 func (w *Worker) readLaunch(ctx context.Context, id uuid.UUID) (*crew.Launch, error) {
 	call, err := w.Store.LaunchCall(ctx, id)

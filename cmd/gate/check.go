@@ -45,7 +45,7 @@ func (o Options) check(ctx context.Context, client Client) error {
 	return o.checkBaseline(ctx, client)
 }
 
-// checkPrices reports a cost limit that can never be checked because prices are missing.
+// checkPrices returns an error for a cost limit that can never be checked because prices are missing.
 func (o Options) checkPrices(ctx context.Context, client Client) error {
 	if _, hasLimit := o.FailUnder["cost"]; !hasLimit {
 		return nil
@@ -78,7 +78,7 @@ func (o Options) checkPrices(ctx context.Context, client Client) error {
 	return nil
 }
 
-// checkMetric reports a limit or margin on a metric that this task does not have.
+// checkMetric returns an error for a limit or margin on a metric that this task does not have.
 func (o Options) checkMetric(kind, metric string) error {
 	switch {
 	case slices.Contains([]string{"pass_rate", "pass_rate_all", "majority_rate", "score_mean", itemPass}, metric) &&

@@ -189,7 +189,7 @@ func (q question) testCase(class string, number int) (one testCase, seconds floa
 	return one, seconds
 }
 
-// clean removes characters that XML does not allow.
+// clean replaces characters that XML does not allow with U+FFFD.
 func clean(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\t' || r == '\n' || r == '\r' || r >= 0x20 && r <= 0xD7FF || r >= 0xE000 && r <= 0xFFFD || r >= 0x10000 {

@@ -136,7 +136,8 @@ func (t *tally) add(one example, said verdict) {
 	t.kinds[one.kind] = of
 }
 
-// kappa returns Cohen's κ over the answers that the judge rated: agreement beyond chance, 1 at most.
+// kappa returns Cohen's κ over the answers that the judge rated: agreement beyond chance, at most 1; 0 if it rated
+// none.
 func (t *tally) kappa() float64 {
 	n := float64(t.passes + t.fails + t.tooKind + t.tooStrict)
 	if n == 0 {

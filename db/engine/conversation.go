@@ -76,7 +76,8 @@ func (c Conversations) HistoryOf(ctx context.Context, run db.Run, taskID uuid.UU
 	return turn, isTooLong, err
 }
 
-// history reads the turns before an item ($2), each with its newest run that matches the condition.
+// history reads the turns before an item ($2), each with its newest run that matches the condition; turns whose run did
+// not succeed are left out. If the answers have more than limit bytes in total, isTooLong is true and history is empty.
 func (c Conversations) history(ctx context.Context, condition string, limit int, arguments ...any) (
 	history []Exchange, conversationID string, isTooLong bool, err error,
 ) {

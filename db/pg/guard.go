@@ -66,7 +66,8 @@ type guardedConn struct {
 // is lost.
 var ErrLongRefusal = errors.New("PostgreSQL refused the statement with a message of more than 30,000 bytes")
 
-// check returns an error of the driver unchanged, after abandoning the connection if necessary.
+// check returns an error of the driver, after abandoning the connection if necessary. It replaces only one error, by
+// ErrLongRefusal: the driver's misreading of the refusal of a server that cannot start.
 func (c *guardedConn) check(err error) error {
 	if err == nil {
 		return nil

@@ -55,7 +55,8 @@ func (c *fields) choice(field string, choices []string, to *string) {
 	}
 }
 
-// headers stores a JSON object of headers in *to, or adds a fault; an empty object removes the stored headers.
+// headers stores a JSON object of headers in *to, or adds a fault. An empty object removes the stored headers; in a
+// JSON form, an empty text does, too.
 func (c *fields) headers(to *map[string]string) {
 	typed := c.form.Value("headers")
 	switch {

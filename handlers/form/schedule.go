@@ -25,8 +25,8 @@ const DefaultTimezone = "Asia/Shanghai"
 // maxChannels is the maximum number of channels of a task.
 const maxChannels = 20
 
-// channels returns the ids of the channels that a form lists, without duplicates; nil means that the form lists none,
-// or has a fault.
+// channels returns the ids of the channels that a form lists, without duplicates; nil means that the form does not have
+// the field, or that the field has a fault.
 func (c *fields) channels(ctx context.Context,
 	find func(context.Context, db.Scope, uuid.UUID) (entries.Channel, error)) *[]uuid.UUID {
 	if !c.form.Has("channels") {

@@ -455,7 +455,7 @@ func (c *fields) failedReference(field string, err error) {
 	c.fail(field, request.FaultOf(err))
 }
 
-// evaluators looks up the evaluators that a form lists; if that adds a fault, it returns nil.
+// evaluators looks up the evaluators that a form lists; if the look-up adds a fault, it returns nil.
 func (c *fields) evaluators(ctx context.Context, saved *library.Service) (found []tasks.NewEvaluator) {
 	for _, text := range c.form.List("evaluators") {
 		reference, err := library.ParseReference(text)
@@ -472,8 +472,8 @@ func (c *fields) evaluators(ctx context.Context, saved *library.Service) (found 
 	return found
 }
 
-// meaningModel looks up the model that is to group answers by meaning; nil if the form names none, or that adds a
-// fault.
+// meaningModel looks up the model that is to group answers by meaning; nil if the form names none, or if the look-up
+// adds a fault.
 func (c *fields) meaningModel(ctx context.Context, saved *library.Service, field string) *tasks.NewTarget {
 	text := c.form.Value(field)
 	if !c.isText(field) || text == "" {

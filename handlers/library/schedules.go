@@ -156,8 +156,8 @@ func (h *handler) choicesOfTasks(ctx context.Context, filter tasklist.Filter, mo
 // timesShown is how many of a schedule's next times are shown.
 const timesShown = 3
 
-// timesOf returns the next times of a cron expression, or a message that says what is wrong with it; nil if it is
-// empty.
+// timesOf returns the next times of a cron expression, or a message that says what is wrong with it; nil if the
+// expression is empty.
 func (h *handler) timesOf(c echo.Context, expression, timezone string) *saved.Times {
 	l := pages.Locale(c)
 	if strings.TrimSpace(expression) == "" {

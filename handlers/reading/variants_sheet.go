@@ -87,7 +87,7 @@ func tokens(count *int64) *string {
 	return &written
 }
 
-// toolSheets returns a sheet about the tools that a task's runs called and a sheet about the runs that took another
+// toolSheets returns a sheet about the tools that a task's runs called and a sheet about the runs that took a different
 // path; nil if no tools were called.
 func toolSheets(locale text.Locale, tools engine.ToolReport) (sheets []*export.Sheet) {
 	if len(tools.Tools) == 0 {

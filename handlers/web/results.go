@@ -343,8 +343,8 @@ func (p *Pages) viewsOf(c echo.Context, path string, query results.Query) (ui.Vi
 	return pages.Views(c, p.people, people.QuestionViews, path, query.Values())
 }
 
-// sliced returns the ids of the questions that the query selects by columns or numbers of their runs; nil if it selects
-// none in this way.
+// sliced returns the ids of the questions that the query selects by columns or by the latency, tokens or cost of their
+// runs; nil if it has no such condition.
 func (p *Pages) sliced(ctx context.Context, task db.Task, query results.Query) (map[int64]bool, error) {
 	slicing, err := request.Slicing(query.Slice, task)
 	if err != nil || len(query.Slice) == 0 {

@@ -407,8 +407,8 @@ func (p *Pages) assign(c echo.Context) error {
 	return pages.Done(c, paths.Review(task.ID), "assigned")
 }
 
-// questionsToAssign returns the ids of the questions that have the given opinion; if it is empty, nil, which means all
-// questions of the task.
+// questionsToAssign returns the ids of the questions that have the given opinion. If opinion is empty, it returns nil,
+// which means all questions of the task.
 func (p *Pages) questionsToAssign(c echo.Context, task db.Task, opinion string) ([]string, error) {
 	if opinion == "" {
 		return nil, nil

@@ -417,7 +417,8 @@ func (b *builder) add(row int, column string, item int, run Run) error {
 	return b.spend(deref(run.Answer), deref(run.Reasoning), run.ErrorMessage)
 }
 
-// finish completes the questions, and returns an error that lists all row errors.
+// finish completes the questions. If rows are faulty, it returns an error that lists at most maxRowErrors of the
+// faults.
 func (b *builder) finish() error {
 	if b.faults > 0 {
 		e := problem(dataset.CodeRowInvalid, "rows_invalid", "Count", b.faults)

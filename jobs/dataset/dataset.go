@@ -593,7 +593,8 @@ func WrongTurns(rows []Row, column string) (wrong []RowError) {
 	return wrong
 }
 
-// finish assigns ids to rows without one, and returns an error that lists all row errors.
+// finish assigns ids to rows without one. If rows are faulty, it returns an error that lists at most maxRowErrors of
+// the faults.
 func (c *collector) finish(content []byte) error {
 	if c.names == nil {
 		return problem(CodeEmpty, "empty")

@@ -231,7 +231,7 @@ func readDigits(text string) (found []Numeral) {
 	return found
 }
 
-// lastOf returns the part of a text that is examined before a number, firstOfRest the part that is examined after
+// lastOf returns the part of a text that is examined before a number, and firstOfRest the part that is examined after
 // it.
 func lastOf(text string) string      { return text[max(0, len(text)-30):] }
 func firstOfRest(text string) string { return text[:min(len(text), maxDigits)] }

@@ -697,8 +697,8 @@ func (d *Document) restOfMetres(n number, i, to int) (float64, int) {
 	return float64(digit) / 10, at + 1
 }
 
-// unitBehindProduct returns the unit after a product of lengths whose first number ends at i (55 × 40 × 23 cm); none if
-// there is no such product.
+// unitBehindProduct returns the unit after a product of lengths whose first number ends at i (55 × 40 × 23 cm), or the
+// given unit none if there is no such product.
 func (d *Document) unitBehindProduct(i, to int, none unit) unit {
 	for range 2 {
 		i = d.Blanks(i)

@@ -242,8 +242,9 @@ func (h *Forms) openHeaders(c echo.Context, submitted *form.Upload) (headers map
 	return headers
 }
 
-// createTask stores the task of a submitted form. It redirects to the list of tasks, or shows the form again with an
-// error next to each invalid field. If the server is at fault, the form keeps all typed values and the file.
+// createTask stores the task of a submitted form. It redirects to the list of tasks or, for a draft, to the draft's
+// page; or it shows the form again with an error next to each invalid field. If the server is at fault, the form keeps
+// all typed values and the file.
 func (h *Forms) createTask(c echo.Context) error {
 	ctx := c.Request().Context()
 	s, err := h.readSubmission(c)
@@ -460,9 +461,9 @@ func (h *Forms) previewDataset(c echo.Context) error {
 	return h.renderForm(c, http.StatusOK, s, view)
 }
 
-// preview returns a preview of a form's file and, if the file is valid, stages it; the preview is nil if there is no
-// file. read is the submission with the file as it could be read: the names of its columns may differ from those in the
-// form.
+// preview returns a preview of a form's file and stages the file if it is valid, or will be once its columns are
+// chosen; the preview is nil if there is no file. read is the submission with the file as it could be read: the names
+// of its columns may differ from those in the form.
 func (h *Forms) preview(c echo.Context, s *submission) (read *submission, preview *ui.Preview) {
 	chosen := pages.Chosen{
 		File: s.task.File, Set: s.task.Dataset, Layout: s.task.Layout,

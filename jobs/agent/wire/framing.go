@@ -184,7 +184,8 @@ func (t *Stream) line(keep int) []byte {
 	}
 }
 
-// unreadable handles a line that is neither a field nor JSON, and keeps the beginning of the first such lines.
+// unreadable handles a line that is neither a field nor JSON, and returns its beginning. It keeps the beginning of the
+// first such lines in Excerpt.
 func (t *Stream) unreadable() (begin []byte) {
 	room := ExcerptBytes - len(t.Excerpt)
 	line := t.line(ExcerptBytes)
