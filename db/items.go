@@ -19,7 +19,7 @@ type Item struct {
 	StandardAnswer string  `db:"standard_answer"`
 	SystemPrompt   *string `db:"system_prompt"`
 	UserContext    *string `db:"user_context"`
-	// Series names the item's conversation, Turn its position there, from 1; both are nil for a single question.
+	// Series names the item's conversation, and Turn is its position there, from 1; both are nil for a single question.
 	Series *string `db:"series"`
 	Turn   *int    `db:"turn"`
 	// Variables are the row's values of Task.VariableNames, in order; nil means that the dataset has no other columns.

@@ -817,7 +817,7 @@ func (s *Store) FinishLaunch(ctx context.Context, id uuid.UUID) (finished bool, 
 }
 
 // planLast plans the rounds or, if there are none, the groupings that are due once a launch has no open units. The
-// caller has locked the launch. isPlanned reports that the launch does not end yet, isOverQuota that it is being
+// caller has locked the launch. isPlanned reports that the launch does not end yet, and isOverQuota that it is being
 // stopped because its rounds exceed the project's quota.
 func planLast(ctx context.Context, tx *sqlx.Tx, launchID, taskID uuid.UUID) (isPlanned, isOverQuota bool, err error) {
 	last, err := planLastRounds(ctx, tx, launchID)

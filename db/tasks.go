@@ -75,7 +75,7 @@ type Task struct {
 	// AppendedItems is the number of items that were added later and are therefore not in the task's file.
 	AppendedItems int `db:"appended_items"`
 	OpenComments  int `db:"open_comments"` // readers' comments that nobody has marked as done
-	// TotalConversations is the number of conversations, OnTurnFailure what happens after a turn fails.
+	// TotalConversations is the number of conversations, and OnTurnFailure says what happens after a turn fails.
 	TotalConversations int           `db:"total_conversations"`
 	OnTurnFailure      OnTurnFailure `db:"on_turn_failure"`
 	// ClusterBy is the column whose values group questions that are not independent; nil means that only the turns of

@@ -201,7 +201,8 @@ func (r report) compared(number int, margins map[string]float64) (losses []loss)
 		d := differences[w.api]
 		margin, hasMargin := margins[w.name]
 		isRepeated := w.api == "score" && d.equals(differences["pass_share"])
-		// Success_rate is reported even without a difference, which is missing only if the tasks share no question.
+		// The metric success_rate is reported even without a difference, which is missing only if the tasks share no
+		// question.
 		isNews := d.Difference != nil && !isRepeated && !w.isLatency || w.api == "success_rate"
 		if hasMargin || isNews {
 			losses = append(losses, loss{number, w, d, margin})

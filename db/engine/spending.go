@@ -80,7 +80,7 @@ type Standing struct {
 	// LaunchID is nil if the task has no active launch.
 	LaunchID *uuid.UUID `db:"launch_id"`
 	TaskID   uuid.UUID  `db:"task_id"`
-	// Reason names the kind of ceiling, Owner the task or project it belongs to; Owner is uuid.Nil for the
+	// Reason names the kind of ceiling, and Owner is the task or project that it belongs to; Owner is uuid.Nil for the
 	// installation's month.
 	Reason   string    `db:"reason"`
 	Owner    uuid.UUID `db:"owner"`

@@ -36,7 +36,7 @@ type PathDifference struct {
 	QuestionID string `db:"question_id"`
 	Variant    int    `db:"variant"`
 	RunIndex   int    `db:"run_index"`
-	// Calls counts the run's tool calls, UsualCalls the calls on the most common path.
+	// Calls counts the run's tool calls, and UsualCalls the calls on the most common path.
 	Calls      int `db:"calls"`
 	UsualCalls int `db:"usual_calls"`
 	// Step is the number, from 1, of the first call that differs: the run called Tool, but the most common path has
@@ -57,8 +57,8 @@ type ToolReport struct {
 }
 
 const (
-	// mostTools is the maximum number of tools that are listed, mostDiffering the maximum number of runs that are listed,
-	// and pathLength how many calls of each run are compared.
+	// mostTools and mostDiffering are the maximum numbers of tools and runs that are listed, and pathLength is how many
+	// calls of each run are compared.
 	mostTools, mostDiffering, pathLength = 200, 1000, 200
 )
 

@@ -144,10 +144,10 @@ type CarriedPair struct{ From, To int64 }
 
 // Carried selects verdicts to take over from a variant of an earlier task.
 type Carried struct {
-	// TaskID is the later task, Variant its variant.
+	// TaskID is the later task, and Variant is its variant.
 	TaskID  uuid.UUID
 	Variant int
-	// From is the earlier task, FromVariant its variant.
+	// From is the earlier task, and FromVariant is its variant.
 	From        uuid.UUID
 	FromVariant int
 	// Pairs are the questions' items in both tasks.

@@ -49,7 +49,7 @@ type Pair struct {
 	// Number is the question's number, from 1, in the order in which pages list the questions.
 	Number  int    `db:"number"`
 	Cluster string `db:"cluster"`
-	// RunA and RunB are the ids of the current runs, IndexA and IndexB their numbers among the runs of a variant.
+	// RunA and RunB are the ids of the current runs, and IndexA and IndexB are their numbers among the runs of a variant.
 	RunA   int64 `db:"run_a"`
 	RunB   int64 `db:"run_b"`
 	IndexA int   `db:"index_a"`

@@ -352,7 +352,7 @@ type JudgedAnswer struct {
 	RunIndex    int       `db:"run_index"`
 	LatencyMS   *int      `db:"latency_ms"`
 	TotalTokens *int      `db:"total_tokens"`
-	// Passed reports whether the version passed it, Person whether people did.
+	// Passed reports whether the version passed it, and Person whether people did.
 	Passed bool `db:"passed"`
 	Person bool `db:"person"`
 }

@@ -11,7 +11,8 @@ import (
 // ErrHeadersInvalid means that a text is not a JSON object of header names and string values.
 var ErrHeadersInvalid = errors.New("agent headers must be a JSON object of string values")
 
-// maxHeaders is the maximum number of headers of a task, maxHeaderBytes the maximum length of their JSON in bytes.
+// maxHeaders is the maximum number of headers of a task, and maxHeaderBytes is the maximum length of their JSON in
+// bytes.
 const (
 	maxHeaders     = 50
 	maxHeaderBytes = 16 << 10

@@ -22,7 +22,7 @@ import (
 const (
 	// maxStatus is the maximum length of an accepted job's status in bytes: the status may contain the result.
 	maxStatus = 2*protocol.MaxText + 64<<10
-	// leastInterval is the minimum time between two polls of a job's status, statusTimeout the maximum duration of
+	// leastInterval is the minimum time between two polls of a job's status, and statusTimeout is the maximum duration of
 	// one poll.
 	leastInterval = time.Second
 	statusTimeout = time.Minute

@@ -41,7 +41,8 @@ var Mappable = []string{dataset.ColumnQuestion, columnAnswer, dataset.ColumnID, 
 // Roles lists the roles that a Column may have, other than the empty one.
 var Roles = slices.Concat(ofItem, ofRun, []string{Variable})
 
-// ofItem are the columns that describe the question, ofRun those that describe a run. Any other column is a variable.
+// ofItem are the columns that describe the question, and ofRun those that describe a run. Any other column is a
+// variable.
 var (
 	ofItem = []string{dataset.ColumnID, dataset.ColumnQuestion, dataset.ColumnAnswer, dataset.ColumnSystem,
 		dataset.ColumnContext}

@@ -322,7 +322,7 @@ type object struct {
 	// most is the maximum number of names.
 	most int
 	last string
-	// isFree reports that members may have any name, isForeign that they may also have the same name.
+	// isFree reports that members may have any name, and isForeign that they may also have the same name.
 	isFree     bool
 	isForeign  bool
 	isList     bool

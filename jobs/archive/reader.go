@@ -31,7 +31,8 @@ const (
 	maxRuns  = 2 << 30
 	maxItem  = 16 << 20
 	maxRun   = 24 << 20
-	// maxLists is the maximum size of each of the lists of tool calls, files, samples and pairs, maxLine that of a line.
+	// maxLists is the maximum size of each of the lists of tool calls, files, samples and pairs, and maxLine that of a
+	// line.
 	maxLists = 512 << 20
 	maxLine  = 4 << 20
 	// maxFiles is the maximum total size of the files that agents produced: the same as for a whole archive, so that

@@ -28,8 +28,8 @@ type Courier struct {
 	Log   *slog.Logger
 }
 
-// atOnce is how many deliveries are sent at once, perChannel how many of them to one channel: a channel that hangs
-// leaves room for others.
+// atOnce is how many deliveries are sent at once, and perChannel is how many of them go to one channel, so that a
+// channel that hangs leaves room for others.
 const (
 	atOnce     = 16
 	perChannel = 2

@@ -264,8 +264,8 @@ func (c *Call) LongestSilence() int { return c.log.LongestSilence() }
 // Close ends the call, which must not be used any more.
 func (c *Call) Close() { c.scribe.close(c) }
 
-// maxContent is how many bytes of inline files one call may report, maxInline how many bytes may wait in memory for
-// all calls.
+// maxContent is how many bytes of inline files one call may report, and maxInline is how many bytes may wait in memory
+// for all calls.
 const (
 	maxContent = 64 << 20
 	maxInline  = 256 << 20

@@ -21,7 +21,7 @@ var (
 
 // FieldError is an ErrExpression caused by one field.
 type FieldError struct {
-	// Field is one of Fields, Value its text in the expression.
+	// Field is one of Fields, and Value is its text in the expression.
 	Field, Value string
 }
 

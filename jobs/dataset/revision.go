@@ -7,7 +7,7 @@ import (
 
 // RowChange is a row in which two datasets differ.
 type RowChange struct {
-	// Before is nil for an added row, After for a removed one.
+	// Before is nil for an added row, and After is nil for a removed one.
 	Before, After *Row
 	// Fields are the columns that changed, in a row that both datasets have.
 	Fields []ChangedField

@@ -226,7 +226,7 @@ type Run struct {
 	ErrorMessage *string
 	// FinishReason is why the answer ended; nil means that the agent did not report it.
 	FinishReason *string
-	// TraceID is the id of the last call in our traces, AgentTraceID its id in the agent's traces; nil means none.
+	// TraceID is the id of the last call in our traces, and AgentTraceID is its id in the agent's traces; nil means none.
 	TraceID, AgentTraceID *string
 	Usage
 	Evaluations []Evaluation
@@ -238,7 +238,7 @@ type Run struct {
 
 // Asset is a file that an agent produced.
 type Asset struct {
-	// Path is the file's name within its run, Type its kind, State the state of its copy.
+	// Path is the file's name within its run, Type is its kind, and State is the state of its copy.
 	Path  string `json:"path"`
 	Type  string `json:"type"`
 	State string `json:"state"`

@@ -378,7 +378,7 @@ func (s Service) SetMember(ctx context.Context, projectID, userID uuid.UUID,
 type Maker struct {
 	// IsOperator means the command line, which may create any token; the other fields are empty then.
 	IsOperator bool
-	// UserID is uuid.Nil if the maker is not an account, TokenID if it does not use a token.
+	// UserID is uuid.Nil if the maker is not an account, and TokenID is uuid.Nil if it does not use a token.
 	UserID, TokenID uuid.UUID
 	// Role is the maker's role in the token's project.
 	Role people.Role

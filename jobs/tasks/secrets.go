@@ -240,7 +240,7 @@ func NewSealer(ctx context.Context, store *db.Store, keys secret.Keys) (s *secre
 		return nil, err
 	}
 	err = upkeep.NewSecrets(store).ReplaceCheck(ctx, check, fresh)
-	if errors.Is(err, db.ErrConflict) { // another process was first, perhaps with another key
+	if errors.Is(err, db.ErrConflict) { // another process was first, perhaps with a different key
 		return NewSealer(ctx, store, keys)
 	}
 	return s, err

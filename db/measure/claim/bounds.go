@@ -103,7 +103,7 @@ var limitBegins = func() map[rune][]limit {
 	return begins
 }()
 
-// boundOf returns the limit set by a phrase before or after the number of f, Exact if there is none, and marks the
+// boundOf returns the limit set by a phrase before or after the number of f, or Exact if there is none, and marks the
 // words of a phrase before it as taken. It also sets f.Event. clause is where the clause begins.
 func (d *Document) boundOf(f *Claim, clause int) Bound {
 	i := f.From

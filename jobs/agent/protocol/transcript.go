@@ -52,7 +52,7 @@ type transcript struct {
 	reasoning []byte    // pieces of the reasoning
 	firstAt   time.Time // when the first piece of the answer arrived
 	usage     Usage
-	// conversationID is the agent's own id for the conversation, traceID its own id for the call.
+	// conversationID is the agent's own id for the conversation, and traceID is its own id for the call.
 	conversationID, traceID string
 
 	tap  Tap // nil means that there is none
