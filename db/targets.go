@@ -78,7 +78,8 @@ type Variant struct {
 	// Target is the number of the variant's target.
 	Target int    `db:"target"`
 	Name   string `db:"name"`
-	// PromptID and PromptVersion identify a saved prompt, SystemTemplate and UserTemplate are its texts; nil means none.
+	// PromptID and PromptVersion identify a saved prompt, and SystemTemplate and UserTemplate are its texts; nil means
+	// none.
 	PromptID       *uuid.UUID `db:"prompt_id"`
 	PromptVersion  *int       `db:"prompt_version"`
 	SystemTemplate *string    `db:"system_template"`

@@ -51,8 +51,8 @@ func (v vitals) Collect(all chan<- prometheus.Metric) {
 	all <- prometheus.MustNewConstMetric(waitSeconds, prometheus.CounterValue, pool.WaitDuration.Seconds())
 }
 
-// installation are the metrics of the whole installation, which every process with pages exports. They are read at most
-// every few seconds, and are missing while the database does not respond.
+// installation are the metrics of the whole installation, which every process with pages exports. They are reused for
+// figuresAreFresh, and are missing while the database does not respond.
 type installation struct {
 	store *db.Store
 	mu    sync.Mutex

@@ -20,7 +20,8 @@ type ToolUse struct {
 	Calls  int `db:"calls"`
 	Failed int `db:"failed"`
 	Runs   int `db:"runs"`
-	// P50 and P90 are percentiles of the calls' durations in milliseconds, TotalMS is their sum; nil if no call has ended.
+	// P50 and P90 are percentiles of the calls' durations in milliseconds, and TotalMS is the sum of the durations; nil if
+	// no call has ended.
 	P50     *float64 `db:"p50"`
 	P90     *float64 `db:"p90"`
 	TotalMS *int64   `db:"total_ms"`

@@ -23,7 +23,7 @@ type Unit struct {
 	// Number is the question's number, from 1, in the order of the report.
 	Number   int    `db:"number"`
 	Question string `db:"question"`
-	// IsOver reports that the unit will ask nothing more, IsWaiting reports that it is waiting for a worker.
+	// IsOver reports that the unit will ask nothing more, and IsWaiting reports that it is waiting for a worker.
 	IsOver    bool `db:"is_over"`
 	IsWaiting bool `db:"is_waiting"`
 	// IsSettled reports that the unit ended long enough ago for all its events to be stored.

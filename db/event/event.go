@@ -98,7 +98,7 @@ type Data struct {
 	Path      string `json:"path,omitempty"`
 	// AssetID identifies the stored copy of an asset in requests for it.
 	AssetID *uuid.UUID `json:"asset_id,omitempty"`
-	// Input and Output belong to a tool, Raw is the payload of an Other event: JSON, at most MaxRaw bytes each.
+	// Input and Output belong to a tool, and Raw is the payload of an Other event. Each is JSON of at most MaxRaw bytes.
 	Input  json.RawMessage `json:"input,omitempty"`
 	Output json.RawMessage `json:"output,omitempty"`
 	Raw    json.RawMessage `json:"raw,omitempty"`

@@ -8,8 +8,8 @@ import (
 	"wending/db/pg"
 )
 
-// Past holds the average latency and tokens of the most recent runs of a saved target; a field is nil if no run
-// reports it.
+// Past holds the mean latency and tokens of calls of a saved target or judge (see Report.Past and Report.PastOfJudge);
+// a field is nil if no call reports it.
 type Past struct {
 	LatencyMS    *float64 `db:"latency_ms"`
 	InputTokens  *float64 `db:"input_tokens"`

@@ -34,7 +34,7 @@ type Progress struct {
 	JudgeFailed int `db:"judge_failed"`
 	// Prepared is the number of units created so far for the newest launch, while they are being created.
 	Prepared int `db:"prepared"`
-	// CallsPerSecond is the average rate over the last ten seconds.
+	// CallsPerSecond is the average rate over at most the last ten seconds.
 	CallsPerSecond float64 `db:"calls_per_second"`
 }
 

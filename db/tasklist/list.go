@@ -31,7 +31,8 @@ type Filter struct {
 	Newest bool
 	// CopiesOf selects the tasks that one schedule created; uuid.Nil selects all tasks.
 	CopiesOf uuid.UUID
-	// Dataset selects the tasks on one set of questions, Agent those that call one agent or model; empty keys select all.
+	// Dataset selects the tasks on one set of questions, and Agent those that call one agent or model; empty keys select
+	// all.
 	Dataset DatasetKey
 	Agent   AgentKey
 	// Except is a task to leave out; uuid.Nil leaves out none.

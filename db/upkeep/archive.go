@@ -150,7 +150,7 @@ func (r *ArchivedRun) SetTexts(reasoning, message string) {
 	}
 }
 
-// archivedAtOnce is how many runs one statement stores, batchBytes approximately how many bytes.
+// archivedAtOnce is how many runs one statement stores, and batchBytes is approximately how many bytes it stores.
 const (
 	archivedAtOnce = 500
 	batchBytes     = 8 << 20

@@ -26,7 +26,8 @@ type Figures struct {
 	QueuedUnits    int     `db:"queued_units"`
 	RunningUnits   int     `db:"running_units"`
 	WaitingSeconds float64 `db:"waiting_seconds"`
-	// PendingDeliveries wait to be sent, FailedDeliveries were given up within the last hour.
+	// PendingDeliveries counts the deliveries that wait to be sent, and FailedDeliveries those that were given up within
+	// the last hour.
 	PendingDeliveries int `db:"pending_deliveries"`
 	FailedDeliveries  int `db:"failed_deliveries"`
 	// MissedFirings is the number of planned times that schedules have missed within the last hour.

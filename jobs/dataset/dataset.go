@@ -133,7 +133,7 @@ type Row struct {
 	Number                               int
 	QuestionID, Question, StandardAnswer string
 	SystemPrompt, UserContext            *string
-	// Series names the conversation to which the row belongs, Turn is the turn's number: 1, 2, 3 …; empty and 0 for a
+	// Series names the conversation to which the row belongs, and Turn is the turn's number: 1, 2, 3 …; empty and 0 for a
 	// single question.
 	Series string
 	Turn   int
@@ -151,7 +151,7 @@ func (d *Dataset) Conversations() (count int) {
 	return count
 }
 
-// Error describes a fault in a file. Problem is the key of the message in the catalogues, Args are its arguments.
+// Error describes a fault in a file. Problem is the key of the message in the catalogues, and Args are its arguments.
 type Error struct {
 	Code    string
 	Problem string

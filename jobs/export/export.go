@@ -151,7 +151,7 @@ type Meaning struct {
 	// grouping.
 	By        string `json:"by"`
 	IsDefault bool   `json:"is_default"`
-	// Groups lists the run indexes in each group, Notes has a line for each group. Unsure are the runs whose group is
+	// Groups lists the run indexes in each group, and Notes has a line for each group. Unsure are the runs whose group is
 	// uncertain.
 	Groups    [][]int  `json:"groups"`
 	Notes     []string `json:"notes"`
