@@ -344,3 +344,25 @@ func TestALogComesInPieces(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "true", s.fragment(t, next()).Header.Get("HX-Refresh"))
 }
+
+// The last events of a run are stored up to a few seconds after the run. Until then, the replay is loaded again.
+func TestAReplayIsLoadedAgainUntilItsEventsAreStored(t *testing.T) {
+	t.Parallel()
+	site := newSite(t, true)
+	id := site.create(t, agenttest.New(t, unsteady()).URL, map[string]string{"runs_per_item": "1"})
+	site.awaitDone(t, id)
+	open := func() response { return site.get(t, "/tasks/"+id+"/replay/1") }
+	dbtest.Await(t, 10*time.Second, "all events are stored", func() bool { return open().Header.Get("Refresh") == "" })
+	require.NotEmpty(t, open().page(t).Find(".log .lines .is-text").Text())
+	const mark = "正在保存最后的事件"
+	require.NotContains(t, string(open().body), mark)
+	_, err := site.tables.Exec(`DELETE FROM run_events`)
+	require.NoError(t, err)
+	_, err = site.tables.Exec(`UPDATE evaluation_runs SET created_at = now() + interval '1 hour'`)
+	require.NoError(t, err)
+	require.Equal(t, "1", open().Header.Get("Refresh"))
+	require.Contains(t, string(open().body), mark)
+	_, err = site.tables.Exec(`UPDATE evaluation_runs SET created_at = now() - interval '4 seconds'`)
+	require.NoError(t, err)
+	require.Empty(t, open().Header.Get("Refresh"), "these events are no longer kept")
+}

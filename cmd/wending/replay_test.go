@@ -278,6 +278,8 @@ func TestAReplayShowsWhatBecameOfFilesAndFailures(t *testing.T) {
 	b := openBrowser(t, program.url)
 	b.watches()
 	b.open("/tasks/" + id + "/replay/1")
+	b.awaits("the last events, with which the page is loaded again",
+		`document.querySelectorAll(".log .lines > li.is-task_completed").length === 1`)
 	b.awaits("the files, each with what became of it",
 		`document.querySelectorAll(".made .is-lost").length === 3 && document.querySelectorAll(".made .is-picture img").length === 1`)
 	b.sees(".made .is-lost", "未能复制")

@@ -33,14 +33,14 @@ type Unit struct {
 }
 
 // settledAfter is how long after a unit's end its last events may still be stored.
-const settledAfter = 3 * time.Second
+const settledAfter = `interval '3 seconds'`
 
 // readUnit reads a unit. If the unit was removed with its launch's history, it is reconstructed from its runs.
 const readUnit = `
 	SELECT u.id, u.task_id, u.launch_id, u.item_id, u.variant, u.run_index, u.turns, u.is_over, u.is_waiting, i.question,
 		(SELECT count(*) FROM evaluation_items WHERE task_id = i.task_id AND sort_key <= i.sort_key) AS number,
 		u.is_over AND coalesce(
-			(SELECT max(created_at) < now() - $3 * interval '1 second' FROM evaluation_runs WHERE unit_id = u.id),
+			(SELECT max(created_at) < now() - ` + settledAfter + ` FROM evaluation_runs WHERE unit_id = u.id),
 			u.launch_is_over) AS is_settled,
 		coalesce(e.epoch, 0) AS "last.epoch", coalesce(e.first_seq, 0) AS "last.seq"
 	FROM (
@@ -64,7 +64,7 @@ const readUnit = `
 // Unit returns a unit of a task that asks a question, or a db.NotFoundError.
 func (j Journal) Unit(ctx context.Context, taskID uuid.UUID, id int64) (Unit, error) {
 	var unit Unit
-	err := j.db.GetContext(ctx, &unit, readUnit, taskID, id, settledAfter.Seconds())
+	err := j.db.GetContext(ctx, &unit, readUnit, taskID, id)
 	return unit, db.NotFound(db.KindRun, pg.Classify("read the unit", err))
 }
 
@@ -87,10 +87,13 @@ type Outcome struct {
 	ErrorCode    *string   `db:"error_code"`
 	FinishReason *string   `db:"finish_reason"`
 	CreatedAt    time.Time `db:"created_at"`
+	// IsSettled reports that the run ended long enough ago for all its events to be stored.
+	IsSettled bool `db:"is_settled"`
 }
 
 const outcomeColumns = `r.id, r.unit_id, r.epoch, r.item_id, r.run_index, r.variant, r.status, r.latency_ms,
-		r.first_token_ms, ` + db.AnswerTokens + ` AS answer_tokens, r.longest_silence_ms, r.error_code, r.finish_reason, r.created_at, left(i.question, 2000) AS question, i.turn`
+		r.first_token_ms, ` + db.AnswerTokens + ` AS answer_tokens, r.longest_silence_ms, r.error_code, r.finish_reason, r.created_at,
+		r.created_at < now() - ` + settledAfter + ` AS is_settled, left(i.question, 2000) AS question, i.turn`
 
 // OutcomesOf returns the runs of a unit, in the order in which they ended.
 func (j Journal) OutcomesOf(ctx context.Context, taskID uuid.UUID, unitID int64) (outcomes []Outcome, err error) {

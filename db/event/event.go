@@ -34,6 +34,9 @@ var Types = []Type{
 	TaskCompleted, Other,
 }
 
+// IsLast reports whether the type is that of an attempt's last event.
+func (t Type) IsLast() bool { return t == TaskCompleted || t == ErrorOccurred }
+
 // NotStreamed is the name of the Other event that marks a call made without streaming because the agent does not
 // stream.
 const NotStreamed = "not_streamed"

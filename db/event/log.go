@@ -88,7 +88,7 @@ func (l *Log) Emit(kind Type, data Data) (at int) {
 		l.dropped++
 		return at
 	}
-	if kind == TaskCompleted || kind == ErrorOccurred {
+	if kind.IsLast() {
 		data.Dropped = l.dropped
 	}
 	l.add(kind, at, data)
@@ -108,7 +108,7 @@ func (l *Log) isFull() bool {
 
 // isEnd reports whether an event is a result, or ends a call or an attempt: such events are always kept.
 func isEnd(kind Type) bool {
-	return kind == TaskCompleted || kind == ErrorOccurred || kind == Retry || kind == Asset
+	return kind.IsLast() || kind == Retry || kind == Asset
 }
 
 // merge appends a piece of text to the last waiting event if they arrived close enough together; in a thinned log, it

@@ -277,6 +277,9 @@ func (h *handler) showBeside(c echo.Context) error {
 	if err := h.addBeside(ctx, locale, &view, runs); err != nil {
 		return err
 	}
+	if !view.IsSettled() {
+		c.Response().Header().Set("Refresh", "1") // the page is loaded again until all events are stored
+	}
 	frame := h.frame(c, task, locale.Text("replay.title.beside", "Number", number))
 	frame.Width = "wide"
 	return pages.Render(c, http.StatusOK, replay.Page(frame, view))

@@ -342,9 +342,9 @@
 
   // The events of finished calls are read immediately; those of a running call are read as they happen.
   const reading = tracks.filter((track) => track.box.dataset.events).map((track) => fetch(track.box.dataset.events)
-    .then((answer) => (answer.ok ? answer.json() : { items: [] }))
+    .then((answer) => (answer.ok ? answer.json() : Promise.reject()))
     .then((answer) => answer.items.forEach((event) => track.add(event)))
-    .catch(() => {}));
+    .catch(() => setOffline(true)));
   Promise.all(reading).then(() => {
     if (!isLive) {
       seekLinked(duration());
