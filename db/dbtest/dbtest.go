@@ -34,14 +34,20 @@ var (
 	server    *embedded.Postgres
 	admin     *sqlx.DB
 	databases atomic.Int64
-	// template creates the database from which every test's database is copied, and returns its name. This way,
-	// migrations run only once.
-	template = sync.OnceValues(func() (string, error) {
+	// template creates the database from which every test's database is copied, and returns the options of CREATE
+	// DATABASE. This way, migrations run only once. PostgreSQL 15 and later are told to copy the template's files, as
+	// earlier versions do: logging each of their blocks takes twice the processor time.
+	template = sync.OnceValues(func() (options string, err error) {
 		const name = "migrated"
 		if _, err := admin.Exec("CREATE DATABASE " + name); err != nil {
 			return "", err
 		}
-		return name, db.Migrate(context.Background(), urlOf(name))
+		const of = `SELECT CASE WHEN current_setting('server_version_num')::int >= 150000 THEN ' STRATEGY file_copy'
+			ELSE '' END`
+		if err := admin.Get(&options, of); err != nil {
+			return "", err
+		}
+		return " TEMPLATE " + name + options, db.Migrate(context.Background(), urlOf(name))
 	})
 )
 
@@ -130,11 +136,11 @@ func Files(t testing.TB, dir string) (files []string) {
 func URL(t testing.TB) string {
 	t.Helper()
 	requireServer(t)
-	name, err := template()
+	options, err := template()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return create(t, " TEMPLATE "+name)
+	return create(t, options)
 }
 
 // Empty makes a database without a schema and returns its address.
