@@ -114,15 +114,8 @@ fail_under: {success_rate: 1}
 
 	// Content that the project calls sensitive is sent only with the confirmation that the refusal names.
 	calls = len(fake.Calls())
-	settings, err := http.NewRequestWithContext(t.Context(), http.MethodPut,
-		program.url+"/api/v1/projects/"+db.DefaultProject.String()+"/settings",
-		strings.NewReader(`{"review_reasons": [], "sensitive_patterns": ["五"], "sensitive_action": "confirm"}`))
-	require.NoError(t, err)
-	settings.Header.Set("Content-Type", "application/json")
-	answer, err := http.DefaultClient.Do(settings)
-	require.NoError(t, err)
-	require.NoError(t, answer.Body.Close())
-	require.Equal(t, http.StatusOK, answer.StatusCode)
+	putJSON(t, program.url+"/api/v1/projects/"+db.DefaultProject.String()+"/settings",
+		`{"review_reasons": [], "sensitive_patterns": ["五"], "sensitive_action": "confirm"}`)
 	code, _, stderr = eval(t, server...)
 	require.Equal(t, 2, code, stderr)
 	require.Contains(t, stderr, "row 5, question")
@@ -200,15 +193,8 @@ fail_under: {pass_rate: 0.4}
 	id := strings.Fields(stdout)[1]
 	for n := range 24 {
 		verdict := map[int]string{0: "FAIL", 1: "PASS"}[n%2]
-		body := fmt.Sprintf(`{"reviewer": "r", "verdict": %q}`, verdict)
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPut,
-			fmt.Sprintf("%s/api/v1/evaluation-tasks/%s/items/q%d/review", program.url, id, n), strings.NewReader(body))
-		require.NoError(t, err)
-		request.Header.Set("Content-Type", "application/json")
-		answer, err := http.DefaultClient.Do(request)
-		require.NoError(t, err)
-		require.NoError(t, answer.Body.Close())
-		require.Equal(t, http.StatusOK, answer.StatusCode)
+		putJSON(t, fmt.Sprintf("%s/api/v1/evaluation-tasks/%s/items/q%d/review", program.url, id, n),
+			fmt.Sprintf(`{"reviewer": "r", "verdict": %q}`, verdict))
 	}
 	code, stdout, stderr = eval(t, append(args, "--require-fit")...)
 	require.Zero(t, code, stderr)

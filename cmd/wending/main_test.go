@@ -136,6 +136,20 @@ func startWorker(t *testing.T, args ...string) (stop func(), log *bytes.Buffer) 
 	}, log
 }
 
+// putJSON sends a JSON body, which the program must accept.
+func putJSON(t *testing.T, url, body string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url, strings.NewReader(body))
+	require.NoError(t, err)
+	request.Header.Set("Content-Type", "application/json")
+	answer, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	told, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, answer.StatusCode, "%s", told)
+}
+
 func createTask(t *testing.T, base string, fields map[string]string, dataset string) string {
 	t.Helper()
 	status, body := postTask(t, base, fields, dataset)

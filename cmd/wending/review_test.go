@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
 
+	"wending/db"
 	"wending/db/dbtest"
 	"wending/jobs/agent/agenttest"
 )
@@ -152,6 +153,9 @@ func TestQuestionsAreJudgedByKeysAlone(t *testing.T) {
 	id := createTask(t, p.url, map[string]string{"task_name": "按键", "agent_api_url": fake.URL, "runs_per_item": "20"},
 		"question_id,question,standard_answer\nq1,相同,\nq2,能否,可以解除劳动合同\nq3,期限,30 日内答复\n")
 	dbtest.Await(t, time.Minute, "the task's end", func() bool { return task(t, p.url, id).Status == "SUCCEEDED" })
+	putJSON(t, p.url+"/api/v1/projects/"+db.DefaultProject.String()+"/settings",
+		`{"review_reasons": [], "review_dimensions": [{"name": "语气", "choices": ["得体", "生硬"]},
+		{"name": "准确性", "min": 0, "max": 100}]}`)
 	b := openBrowser(t, p.url)
 	b.open("/tasks")
 	b.evaluate(`document.cookie = "reviewer=" + encodeURIComponent("李雷") + "; path=/"`, nil)
@@ -188,12 +192,15 @@ func TestQuestionsAreJudgedByKeysAlone(t *testing.T) {
 	b.do(chromedp.KeyEvent("8"), chromedp.KeyEvent("x"), chromedp.WaitVisible(".judging-text .is-here"))
 	require.Equal(t, found[first]+" format", pressed())
 	require.Equal(t, before, places(), "reasons do not move")
+	b.do(chromedp.KeyEvent("s"), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible("[data-rating][aria-pressed=true]"),
+		chromedp.KeyEvent("s"), chromedp.KeyEvent("85"), chromedp.KeyEvent(kb.Tab))
 	b.do(chromedp.Reload(), chromedp.WaitVisible("[data-reason=format][aria-pressed=true]"))
 	b.do(chromedp.KeyEvent("2"))
 	at(second)
 	b.do(chromedp.KeyEvent("1")) // this passes the question, so the suggested reason does not apply
 	at("q1")
 	require.Equal(t, map[string][]string{first: {found[first], "format"}, second: {}}, reasonsOf(t, p.url, id))
+	require.Equal(t, map[string]map[string]any{first: {"语气": "得体", "准确性": 85.0}, second: {}}, ratingsOf(t, p.url, id))
 	b.do(chromedp.KeyEvent("k"))
 	at(second)
 	require.Empty(t, pressed(), "a verdict shows its own reasons")
@@ -219,19 +226,36 @@ func TestQuestionsAreJudgedByKeysAlone(t *testing.T) {
 // reasonsOf returns the reasons of a task's verdicts, by question.
 func reasonsOf(t *testing.T, url, id string) map[string][]string {
 	t.Helper()
-	answer, err := http.Get(url + "/api/v1/evaluation-tasks/" + id + "/reviews")
-	require.NoError(t, err)
-	defer answer.Body.Close()
-	var told struct {
-		Items []struct {
-			QuestionID string `json:"question_id"`
-			Reasons    []string
-		}
-	}
-	require.NoError(t, json.NewDecoder(answer.Body).Decode(&told))
 	reasons := map[string][]string{}
-	for _, one := range told.Items {
+	for _, one := range groundsOf(t, url, id) {
 		reasons[one.QuestionID] = one.Reasons
 	}
 	return reasons
+}
+
+// ratingsOf returns the ratings of a task's verdicts, by question.
+func ratingsOf(t *testing.T, url, id string) map[string]map[string]any {
+	t.Helper()
+	ratings := map[string]map[string]any{}
+	for _, one := range groundsOf(t, url, id) {
+		ratings[one.QuestionID] = one.Ratings
+	}
+	return ratings
+}
+
+// grounds are what a reviewer gives with the verdict on a question.
+type grounds struct {
+	QuestionID string `json:"question_id"`
+	Reasons    []string
+	Ratings    map[string]any
+}
+
+func groundsOf(t *testing.T, url, id string) []grounds {
+	t.Helper()
+	answer, err := http.Get(url + "/api/v1/evaluation-tasks/" + id + "/reviews")
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	var told struct{ Items []grounds }
+	require.NoError(t, json.NewDecoder(answer.Body).Decode(&told))
+	return told.Items
 }

@@ -11,6 +11,7 @@ import (
 
 	"wending/db"
 	"wending/db/pg"
+	"wending/db/review"
 )
 
 // Project is a row of projects.
@@ -22,6 +23,7 @@ type Project struct {
 	Quota
 	// ReviewReasons are the project's own review reasons, in addition to the ones that every project has.
 	ReviewReasons pq.StringArray `db:"review_reasons"`
+	review.Rubric
 	// SmallestPoints is the smallest difference between shares that matters to the project, in percentage points;
 	// SmallestPercent is the smallest difference between times, tokens or costs, in percent.
 	SmallestPoints  float64 `db:"smallest_points"`
@@ -45,7 +47,7 @@ type Quota struct {
 	CostPerMonth *string `db:"cost_per_month"`
 }
 
-const projectColumns = `p.id, p.name, p.created_at, p.updated_at, p.uploads_per_day, p.disk_bytes, p.calls_per_day, p.lanes, trim_scale(p.cost_per_month) AS cost_per_month, p.review_reasons, p.smallest_points, p.smallest_percent, coalesce(p.trace_url, '') AS trace_url, p.sensitive_patterns, p.sensitive_action`
+const projectColumns = `p.id, p.name, p.created_at, p.updated_at, p.uploads_per_day, p.disk_bytes, p.calls_per_day, p.lanes, trim_scale(p.cost_per_month) AS cost_per_month, p.review_reasons, p.review_instructions, p.review_dimensions, p.smallest_points, p.smallest_percent, coalesce(p.trace_url, '') AS trace_url, p.sensitive_patterns, p.sensitive_action`
 
 // Project returns a project, or db.ErrNotFound.
 func (p People) Project(ctx context.Context, id uuid.UUID) (found Project, err error) {
@@ -89,9 +91,11 @@ func (p People) ChangeProject(ctx context.Context, project Project) error {
 }
 
 // ProjectSettings holds the settings that a project's own administrators can change. ReviewReasons always replace the
-// project's reasons; any other field changes nothing if it is nil.
+// project's reasons; any other field changes nothing if it is nil. An empty list of ReviewDimensions removes them.
 type ProjectSettings struct {
 	ReviewReasons                   []string
+	ReviewInstructions              *string
+	ReviewDimensions                review.Dimensions
 	SmallestPoints, SmallestPercent *float64
 	// TraceURL is the new template for links to traces; if it is empty, there are no links.
 	TraceURL *TraceTemplate
@@ -106,7 +110,8 @@ type ProjectSettings struct {
 func (p People) SetProjectSettings(ctx context.Context, id uuid.UUID, settings ProjectSettings) error {
 	const set = `
 		UPDATE projects
-		SET review_reasons = $2, smallest_points = coalesce($3, smallest_points),
+		SET review_reasons = $2, review_instructions = coalesce($9, review_instructions),
+		review_dimensions = coalesce(CAST($10 AS jsonb), review_dimensions), smallest_points = coalesce($3, smallest_points),
 		smallest_percent = coalesce($4, smallest_percent),
 		trace_url = nullif(coalesce($5, trace_url), ''),
 		sensitive_patterns = CASE WHEN NOT $7 THEN coalesce($6, sensitive_patterns) END,
@@ -115,7 +120,8 @@ func (p People) SetProjectSettings(ctx context.Context, id uuid.UUID, settings P
 	return p.changeRow(ctx, KindProject, "set a project's settings", set, id,
 		append(pq.StringArray{}, settings.ReviewReasons...),
 		settings.SmallestPoints, settings.SmallestPercent, settings.TraceURL,
-		pq.StringArray(settings.SensitivePatterns), settings.UsualPatterns, settings.SensitiveAction)
+		pq.StringArray(settings.SensitivePatterns), settings.UsualPatterns, settings.SensitiveAction,
+		settings.ReviewInstructions, settings.ReviewDimensions)
 }
 
 // Membership is a project that an account belongs to, and the account's role in it.

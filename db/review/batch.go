@@ -161,7 +161,7 @@ const (
 	// verdict in the later task.
 	findCarried = `
 		WITH found AS (
-			SELECT w.to_item AS item_id, v.reviewer, v.verdict, v.reasons, v.note
+			SELECT w.to_item AS item_id, v.reviewer, v.verdict, v.reasons, v.note, v.ratings
 			FROM unnest($1::bigint[], $2::bigint[]) w (from_item, to_item)
 			JOIN evaluation_items i ON i.id = w.from_item AND i.task_id = $3
 			JOIN reviews v ON v.item_id = i.id AND v.variant = $4 AND v.run_index IS NULL AND v.is_current AND NOT v.is_withdrawn
@@ -177,13 +177,13 @@ const (
 			FROM found f
 			WHERE v.item_id = f.item_id AND v.reviewer = f.reviewer AND v.variant = $5 AND v.run_index IS NULL AND v.is_current
 			RETURNING v.item_id, v.reviewer, v.version)
-		SELECT f.item_id, f.reviewer, f.verdict, f.reasons, f.note, coalesce(r.version, 0) AS version
+		SELECT f.item_id, f.reviewer, f.verdict, f.reasons, f.note, f.ratings, coalesce(r.version, 0) AS version
 		FROM found f
 		LEFT JOIN retired r ON r.item_id = f.item_id AND r.reviewer = f.reviewer`
 	insertCarried = `
 		INSERT INTO reviews (item_id, variant, reviewer, verdict, reasons, note, version, is_withdrawn, judged_run_id, batch,
-		carried_by, carried_from)
-		SELECT i.id, v.variant, $3, $4, $5, $6, $7, false, ` + judged + `, $8, $9, $10
+		carried_by, carried_from, ratings)
+		SELECT i.id, v.variant, $3, $4, $5, $6, $7, false, ` + judged + `, $8, $9, $10, CAST($11 AS jsonb)
 		FROM evaluation_items i, (SELECT $2::int AS variant, CAST(NULL AS int) AS run_index) v
 		WHERE i.id = $1`
 )
@@ -221,7 +221,7 @@ func (r Reviews) Carry(ctx context.Context, c Carried) (batch Batch, err error) 
 				continue
 			}
 			_, err := tx.ExecContext(ctx, insertCarried, one.ItemID, c.Variant, one.Reviewer, one.Verdict, one.reasons(),
-				one.Note, one.Version+1, batch.ID, c.By, c.From)
+				one.Note, one.Version+1, batch.ID, c.By, c.From, one.Ratings)
 			if err != nil {
 				return pg.Classify("store the adopted verdicts", err)
 			}

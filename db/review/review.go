@@ -53,11 +53,13 @@ const (
 	MaxReasonLength = 40
 )
 
-// Opinion is the content of a review: a verdict, its reasons, and a note.
+// Opinion is the content of a review: a verdict, its reasons, a note, and ratings on the project's dimensions. Nil
+// ratings leave those of the review's previous version as they are.
 type Opinion struct {
 	Verdict Verdict        `db:"verdict"`
 	Reasons pq.StringArray `db:"reasons"`
 	Note    string         `db:"note"`
+	Ratings Ratings        `db:"ratings"`
 }
 
 // Review is an opinion on a place.
@@ -94,7 +96,7 @@ func New(store *db.Store) Reviews { return Reviews{store.Pool()} }
 const judged = `(SELECT max(r.id) FROM evaluation_runs r WHERE r.item_id = i.id AND r.variant = v.variant
 	AND r.is_current AND (v.run_index IS NULL OR r.run_index = v.run_index))`
 
-const columns = `i.question_id, v.variant, v.run_index, v.reviewer, v.verdict, v.reasons, v.note, v.version,
+const columns = `i.question_id, v.variant, v.run_index, v.reviewer, v.verdict, v.reasons, v.note, v.ratings, v.version,
 	v.created_at, v.carried_by, v.carried_from,
 	v.judged_run_id IS DISTINCT FROM ` + judged + ` AS is_outdated`
 
@@ -110,20 +112,23 @@ type stored struct {
 // does not exist.
 func (r Reviews) Put(ctx context.Context, taskID uuid.UUID, place Place, said Opinion,
 	version int) (review Review, err error) {
-	err = r.change(ctx, taskID, place, version, func(tx *sqlx.Tx, item int64, _ *stored) error {
+	err = r.change(ctx, taskID, place, version, func(tx *sqlx.Tx, item int64, current *stored) error {
 		const insert = `
 			WITH v AS (
-				INSERT INTO reviews (item_id, variant, run_index, reviewer, verdict, reasons, note, version, is_withdrawn,
-				judged_run_id)
-				SELECT i.id, v.variant, v.run_index, $4, $5, $6, $7, $8, false, ` + judged + `
+				INSERT INTO reviews (item_id, variant, run_index, reviewer, verdict, reasons, note, ratings, version,
+				is_withdrawn, judged_run_id)
+				SELECT i.id, v.variant, v.run_index, $4, $5, $6, $7, CAST($9 AS jsonb), $8, false, ` + judged + `
 				FROM evaluation_items i, (SELECT $2::int AS variant, $3::int AS run_index) v
 				WHERE i.id = $1
 				RETURNING *)
 			SELECT ` + columns + `
 			FROM v
 			JOIN evaluation_items i ON i.id = v.item_id`
+		if said.Ratings == nil && current != nil && !current.IsWithdrawn {
+			said.Ratings = current.Ratings
+		}
 		err := tx.GetContext(ctx, &review, insert, item, place.Variant, place.RunIndex, place.Reviewer, said.Verdict,
-			said.reasons(), said.Note, version+1)
+			said.reasons(), said.Note, version+1, said.Ratings)
 		return pg.Classify("store the review", err)
 	})
 	return review, err
@@ -137,13 +142,13 @@ func (o Opinion) reasons() pq.StringArray { return append(pq.StringArray{}, o.Re
 func (r Reviews) Withdraw(ctx context.Context, taskID uuid.UUID, place Place, version int) error {
 	return r.change(ctx, taskID, place, version, func(tx *sqlx.Tx, item int64, current *stored) error {
 		const insert = `
-			INSERT INTO reviews (item_id, variant, run_index, reviewer, verdict, reasons, note, version, is_withdrawn)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, true)`
+			INSERT INTO reviews (item_id, variant, run_index, reviewer, verdict, reasons, note, version, ratings, is_withdrawn)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, CAST($9 AS jsonb), true)`
 		if current == nil || current.IsWithdrawn {
 			return db.ErrNotFound
 		}
 		_, err := tx.ExecContext(ctx, insert, item, place.Variant, place.RunIndex, place.Reviewer, current.Verdict,
-			current.reasons(), current.Note, version)
+			current.reasons(), current.Note, version, current.Ratings)
 		return pg.Classify("withdraw the review", err)
 	})
 }

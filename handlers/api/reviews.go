@@ -77,6 +77,7 @@ type Review struct {
 	Verdict    review.Verdict `json:"verdict" example:"PASS"`
 	Reasons    []string       `json:"reasons" nullable:"false" doc:"Reasons for the verdict: number, conclusion, omission, citation, format, or one of the project's own" example:"[\"citation\"]"`
 	Note       string         `json:"note" example:"第二次回答引用了旧法条"`
+	Ratings    review.Ratings `json:"ratings" doc:"Ratings on the project's dimensions, keyed by dimension: a choice, or a number" example:"{\"语气\":\"得体\",\"准确性\":4}"`
 	Version    int            `json:"version" doc:"Number of the review's version, from 1" example:"1"`
 	IsOutdated bool           `json:"is_outdated" doc:"True if a judged run has since been replaced"`
 	CreatedAt  *rest.Moment   `json:"created_at"`
@@ -87,7 +88,7 @@ type Review struct {
 func newReview(r review.Review) Review {
 	return Review{
 		QuestionID: r.QuestionID, Variant: r.Variant, RunIndex: r.RunIndex, Reviewer: r.Reviewer, Verdict: r.Verdict,
-		Reasons: append([]string{}, r.Reasons...), Note: r.Note,
+		Reasons: append([]string{}, r.Reasons...), Note: r.Note, Ratings: r.Ratings,
 		Version: r.Version, IsOutdated: r.IsOutdated, CreatedAt: rest.MomentOf(&r.CreatedAt), CarriedBy: r.CarriedBy,
 		From: r.CarriedFrom,
 	}
@@ -100,6 +101,7 @@ type putReviewInput struct {
 		Verdict  review.Verdict `json:"verdict" example:"PASS"`
 		Reasons  []string       `json:"reasons,omitempty" maxItems:"10" doc:"At most 10 reasons for the verdict: number, conclusion, omission, citation, format, or one of the project's own (review_reasons in its settings)" example:"[\"citation\"]"`
 		Note     string         `json:"note,omitempty" maxLength:"10000" example:"第二次回答引用了旧法条"`
+		Ratings  review.Ratings `json:"ratings,omitempty" doc:"Ratings on the project's dimensions (review_dimensions in its settings), keyed by dimension: a choice, or a number; absent keeps the reviewer's earlier ratings" example:"{\"语气\":\"得体\",\"准确性\":4}"`
 		RunIndex *int           `json:"run_index,omitempty" minimum:"1" maximum:"20" doc:"run_index of the answer; absent means the question as a whole"`
 		Variant  int            `json:"variant,omitempty" minimum:"1" maximum:"20" default:"1"`
 		Version  int            `json:"version,omitempty" minimum:"0" doc:"The version that the reviewer has seen; 0 for the first verdict"`
@@ -129,6 +131,15 @@ func (h *handler) putReview(ctx context.Context, input *putReviewInput) (*review
 			return nil, err
 		}
 		if said.Reasons, err = form.Reasons(input.Body.Reasons, known); err != nil {
+			return nil, err
+		}
+	}
+	if input.Body.Ratings != nil {
+		rubric, err := reviews.RubricOf(ctx, task.ID)
+		if err != nil {
+			return nil, err
+		}
+		if said.Ratings, err = form.Ratings(input.Body.Ratings, rubric); err != nil {
 			return nil, err
 		}
 	}

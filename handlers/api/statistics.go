@@ -97,6 +97,7 @@ type statisticsOutput struct {
 		// Preferences says, for each pair of variants whose answers people compare, which variant they prefer.
 		Preferences []review.Standing    `json:"preferences" nullable:"false" doc:"Which of two variants people prefer without knowing whose answer is whose, for each two variants of which pairs were drawn"`
 		Reasons     []review.ReasonCount `json:"reasons" nullable:"false" doc:"Reasons of people's verdicts on questions, most frequent first"`
+		Ratings     []review.Rated       `json:"ratings" nullable:"false" doc:"People's ratings of questions, for each dimension"`
 		ItemsShared int                  `json:"items_shared" doc:"Number of questions that all variants have" example:"100"`
 		Slices      []slice              `json:"slices,omitempty" doc:"With by: statistics for each value of the column, most frequent values first"`
 	}
@@ -132,6 +133,9 @@ func (h *handler) getStatistics(ctx context.Context, input *statisticsInput) (*s
 	output := &statisticsOutput{}
 	body := &output.Body
 	if body.Reasons, err = review.New(h.Store).ReasonCounts(ctx, task.ID); err != nil {
+		return nil, err
+	}
+	if body.Ratings, err = review.New(h.Store).Rated(ctx, task.ID); err != nil {
 		return nil, err
 	}
 	if body.Preferences, err = review.New(h.Store).Standings(ctx, task.ID); err != nil {

@@ -3,6 +3,7 @@ package form
 import (
 	"cmp"
 	"errors"
+	"wending/db/review"
 
 	"wending/db/people"
 	"wending/handlers/request"
@@ -47,6 +48,8 @@ func personLimit(wrong *identity.FieldError) request.Limit {
 		return request.UnreservedName()
 	case errors.Is(wrong, people.ErrPattern):
 		return request.SensitivePattern(people.MaxPatternLength)
+	case errors.Is(wrong, review.ErrDimension):
+		return request.RatedDimensions(review.MaxDimensions)
 	case wrong.Field == "name":
 		return request.VisibleName(people.MaxNameLength)
 	case errors.Is(wrong, identity.ErrDays):

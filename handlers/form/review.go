@@ -96,6 +96,26 @@ func Reasons(typed, known []string) ([]string, error) {
 	return reasons, nil
 }
 
+// Ratings returns the ratings of a verdict as they are stored, or a fault if one is not allowed by the rubric.
+func Ratings(typed review.Ratings, rubric review.Rubric) (review.Ratings, error) {
+	ratings := review.Ratings{}
+	for name, value := range typed {
+		dimension, isThere := rubric.Dimensions.Named(name)
+		switch {
+		case !isThere && len(rubric.Dimensions) == 0:
+			return nil, request.ParameterFault("ratings", request.NoDimensions())
+		case !isThere:
+			return nil, request.ParameterFault("ratings", request.OneOf(rubric.Dimensions.Names()...))
+		case !dimension.Allows(value) && len(dimension.Choices) > 0:
+			return nil, request.ParameterFault("ratings."+name, request.OneOf(dimension.Choices...))
+		case !dimension.Allows(value):
+			return nil, request.ParameterFault("ratings."+name, request.Between(*dimension.Min, *dimension.Max))
+		}
+		ratings[name] = value
+	}
+	return ratings, nil
+}
+
 // Matchup parses the numbers of two variants of a task whose answers are to be compared; their order does not matter.
 func Matchup(a, b string, task db.Task) (of review.Matchup, err error) {
 	for _, side := range []struct {

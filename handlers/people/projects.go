@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"wending/db/review"
 
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
@@ -248,8 +249,8 @@ func (h *handler) settingsOf(p people.Project) Settings {
 		patterns = append(patterns, h.SensitivePatterns...)
 	}
 	traceURL := string(p.TraceURL)
-	return Settings{append([]string{}, p.ReviewReasons...), &p.SmallestPoints, &p.SmallestPercent, &traceURL,
-		&patterns, &p.SensitiveAction}
+	return Settings{append([]string{}, p.ReviewReasons...), &p.Instructions, &p.Dimensions, &p.SmallestPoints,
+		&p.SmallestPercent, &traceURL, &patterns, &p.SensitiveAction}
 }
 
 // applySettings stores those settings of a project that its own administrators may change.
@@ -264,6 +265,13 @@ func (h *handler) applySettings(ctx context.Context, before people.Project,
 	if settings.TraceURL != nil {
 		template := people.TraceTemplate(strings.TrimSpace(request.StorableText(*settings.TraceURL)))
 		set.TraceURL = &template
+	}
+	if settings.ReviewInstructions != nil {
+		instructions := strings.TrimSpace(request.StorableText(*settings.ReviewInstructions))
+		set.ReviewInstructions = &instructions
+	}
+	if settings.ReviewDimensions != nil {
+		set.ReviewDimensions = append(review.Dimensions{}, *settings.ReviewDimensions...)
 	}
 	if settings.SensitivePatterns != nil {
 		set.SensitivePatterns = []string{}
@@ -283,14 +291,73 @@ func (h *handler) applySettings(ctx context.Context, before people.Project,
 
 // view returns the settings in the form that the audit log shows.
 func (s Settings) view() map[string]any {
-	return map[string]any{"review_reasons": s.ReviewReasons, "smallest_points": *s.SmallestPoints,
+	return map[string]any{"review_reasons": s.ReviewReasons, "review_instructions": *s.ReviewInstructions,
+		"review_dimensions": dimensionLines(*s.ReviewDimensions), "smallest_points": *s.SmallestPoints,
 		"smallest_percent": *s.SmallestPercent, "trace_url": *s.TraceURL,
 		"sensitive_patterns": *s.SensitivePatterns, "sensitive_action": *s.SensitiveAction}
 }
 
+// dimensionLines returns dimensions as people write them.
+func dimensionLines(dimensions review.Dimensions) []string {
+	lines := make([]string, len(dimensions))
+	for n, one := range dimensions {
+		lines[n] = one.String()
+	}
+	return lines
+}
+
+// typedLines returns the lines of a text, trimmed, without empty ones.
+func typedLines(text string) []string {
+	lines := []string{}
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// typedDimensions returns the dimensions in a text, one per line. A line that cannot be parsed becomes a dimension that
+// is not valid.
+func typedDimensions(text string) review.Dimensions {
+	dimensions := review.Dimensions{}
+	for _, line := range typedLines(text) {
+		one, err := review.ParseDimension(line)
+		if err != nil {
+			one = review.Dimension{}
+		}
+		dimensions = append(dimensions, one)
+	}
+	return dimensions
+}
+
+// typedSettings returns the settings in a form; what the form does not have stays nil.
+func typedSettings(values map[string]string) Settings {
+	settings := Settings{ReviewReasons: typedLines(values["review_reasons"]),
+		SmallestPoints: typedNumber(values, "smallest_points"), SmallestPercent: typedNumber(values, "smallest_percent")}
+	if typed, isTyped := values["review_instructions"]; isTyped {
+		settings.ReviewInstructions = &typed
+	}
+	if typed, isTyped := values["review_dimensions"]; isTyped {
+		dimensions := typedDimensions(typed)
+		settings.ReviewDimensions = &dimensions
+	}
+	if typed, isTyped := values["sensitive_patterns"]; isTyped {
+		patterns := typedLines(typed)
+		settings.SensitivePatterns = &patterns
+	}
+	if typed, isTyped := values["sensitive_action"]; isTyped {
+		settings.SensitiveAction = (*people.SensitiveAction)(&typed)
+	}
+	if typed, isTyped := values["trace_url"]; isTyped {
+		settings.TraceURL = &typed
+	}
+	return settings
+}
+
 // changeSettings stores the form with the settings that a project's own administrators may change: its reasons for
-// verdicts and its sensitive patterns, one per line, the smallest differences that matter, and the template of links to
-// its traces.
+// verdicts, its dimensions and its sensitive patterns, one per line, its instructions for reviewers, the smallest
+// differences that matter, and the template of links to its traces.
 func (h *handler) changeSettings(c echo.Context) error {
 	project, err := h.project(c)
 	if err != nil {
@@ -300,30 +367,7 @@ func (h *handler) changeSettings(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	var settings Settings
-	for line := range strings.Lines(submitted.Values["review_reasons"]) {
-		if line = strings.TrimSpace(line); line != "" {
-			settings.ReviewReasons = append(settings.ReviewReasons, line)
-		}
-	}
-	patterns := []string{}
-	for line := range strings.Lines(submitted.Values["sensitive_patterns"]) {
-		if line = strings.TrimSpace(line); line != "" {
-			patterns = append(patterns, line)
-		}
-	}
-	if _, isThere := submitted.Values["sensitive_patterns"]; isThere {
-		settings.SensitivePatterns = &patterns
-	}
-	if action, isThere := submitted.Values["sensitive_action"]; isThere {
-		settings.SensitiveAction = (*people.SensitiveAction)(&action)
-	}
-	settings.SmallestPoints, settings.SmallestPercent = typedNumber(submitted.Values, "smallest_points"),
-		typedNumber(submitted.Values, "smallest_percent")
-	if typed, isTyped := submitted.Values["trace_url"]; isTyped {
-		settings.TraceURL = &typed
-	}
-	_, faults, err := h.applySettings(c.Request().Context(), project, settings)
+	_, faults, err := h.applySettings(c.Request().Context(), project, typedSettings(submitted.Values))
 	if err != nil {
 		return err
 	}

@@ -337,7 +337,7 @@ func (r Reports) reviewsByQuestion(ctx context.Context, taskID uuid.UUID) (map[s
 		said := export.Review{
 			Variant: one.Variant, RunIndex: one.RunIndex, Reviewer: one.Reviewer, Verdict: string(one.Verdict),
 			Reasons: one.Reasons, ReasonsText: ui.Reasons(locale, one.Reasons),
-			Note: one.Note, Version: one.Version, IsOutdated: one.IsOutdated, CreatedAt: one.CreatedAt,
+			Ratings: one.Ratings, Note: one.Note, Version: one.Version, IsOutdated: one.IsOutdated, CreatedAt: one.CreatedAt,
 		}
 		if one.CarriedFrom != nil {
 			if said.CarriedFromName, err = r.nameOf(ctx, *one.CarriedFrom, names); err != nil {

@@ -270,6 +270,14 @@ func SensitivePattern(most int) Limit {
 	return Limit{"error.range.pattern", map[string]any{"Max": most}}
 }
 
+// RatedDimensions allows up to the given number of dimensions that reviewers rate.
+func RatedDimensions(most int) Limit {
+	return Limit{"error.range.dimensions", map[string]any{"Most": most}}
+}
+
+// NoDimensions allows no ratings, because the project has no dimensions.
+func NoDimensions() Limit { return Limit{key: "error.range.unrated"} }
+
 // Existing allows only ids of existing objects.
 func Existing() Limit { return Limit{key: "error.range.existing"} }
 

@@ -151,9 +151,12 @@ func (p *Pages) reviewQuestion(c echo.Context) error {
 }
 
 // claim records that the reader is judging the question of a page, unless the reader has judged it already. It also
-// adds to the page who else is judging the question, and the reasons that a verdict may have.
+// adds to the page who else is judging the question, the reasons that a verdict may have, and the rubric.
 func (p *Pages) claim(ctx context.Context, j *judging.Judging) (err error) {
 	if j.Reasons, err = p.reviews.ReasonsOf(ctx, j.Task.ID); err != nil {
+		return err
+	}
+	if j.Rubric, err = p.reviews.RubricOf(ctx, j.Task.ID); err != nil {
 		return err
 	}
 	claims, err := p.reviews.Claims(ctx, j.Task.ID, j.Reviewer)
@@ -324,6 +327,11 @@ func (p *Pages) renderSignOff(c echo.Context, task db.Task, typed judging.SignOf
 	if err != nil {
 		return err
 	}
+	rubric, err := p.reviews.RubricOf(c.Request().Context(), task.ID)
+	if err != nil {
+		return err
+	}
+	typed.Dimensions = rubric.Dimensions
 	l := pages.Locale(c)
 	frame := pages.Frame(c, p.Version, l.Text("task.tab.of", "Tab", l.Text("task.tab.review"), "Name", task.Name),
 		ui.SectionTasks)

@@ -102,9 +102,11 @@ type Review struct {
 	// Reasons are codes, or the texts of a project's own reasons; ReasonsText holds them in the report's language.
 	Reasons     []string
 	ReasonsText string
-	Version     int
-	IsOutdated  bool
-	CreatedAt   time.Time
+	// Ratings are keyed by dimension: each is a string or a float64.
+	Ratings    map[string]any
+	Version    int
+	IsOutdated bool
+	CreatedAt  time.Time
 	// CarriedBy is the name of the person who took the verdict over from an earlier task, whose id is CarriedFrom;
 	// both are empty for a verdict that was given here. CarriedFromName is the task's name, empty if it was deleted.
 	CarriedBy, CarriedFrom, CarriedFromName string

@@ -78,11 +78,13 @@ type jsonReview struct {
 	Reviewer string `json:"reviewer"`
 	Verdict  string `json:"verdict"`
 	// Reasons are codes, or the texts of a project's own reasons.
-	Reasons    []string `json:"reasons"`
-	Note       string   `json:"note"`
-	Version    int      `json:"version"`
-	IsOutdated bool     `json:"is_outdated"`
-	CreatedAt  string   `json:"created_at"`
+	Reasons []string `json:"reasons"`
+	Note    string   `json:"note"`
+	// Ratings are keyed by dimension; absent without any.
+	Ratings    map[string]any `json:"ratings,omitempty"`
+	Version    int            `json:"version"`
+	IsOutdated bool           `json:"is_outdated"`
+	CreatedAt  string         `json:"created_at"`
 	// CarriedBy is the name of the person who took the verdict over from an earlier task, whose id is CarriedFrom.
 	CarriedBy       string `json:"carried_by,omitempty"`
 	CarriedFrom     string `json:"carried_from,omitempty"`
@@ -199,9 +201,8 @@ func (j *JSONL) Write(item Item) error {
 	}
 	for _, r := range item.Reviews {
 		line.Reviews = append(line.Reviews, jsonReview{
-			r.Variant, r.RunIndex, r.Reviewer, r.Verdict, append([]string{}, r.Reasons...), r.Note, r.Version, r.IsOutdated,
-			BeijingTime(r.CreatedAt),
-			r.CarriedBy, r.CarriedFrom, r.CarriedFromName,
+			r.Variant, r.RunIndex, r.Reviewer, r.Verdict, append([]string{}, r.Reasons...), r.Note, r.Ratings,
+			r.Version, r.IsOutdated, BeijingTime(r.CreatedAt), r.CarriedBy, r.CarriedFrom, r.CarriedFromName,
 		})
 	}
 	line.Pairs = append(line.Pairs, item.Pairs...)

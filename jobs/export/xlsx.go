@@ -5,6 +5,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -80,6 +81,7 @@ type XLSX struct {
 	sheets      []*Sheet
 	// stability and reviews are the rows of the sheets after the results.
 	stability, reviews [][]string
+	ratings            []map[string]any // of each row of reviews
 }
 
 // Fixed parts of the workbook (ECMA-376 part 1, 18.2 and 18.3; part 2, 9 and 10).
@@ -237,8 +239,37 @@ func (x *XLSX) Write(item Item) error {
 			strconv.FormatBool(r.IsOutdated), BeijingTime(r.CreatedAt),
 			r.CarriedBy, r.CarriedFromName, r.CarriedFrom,
 		})
+		x.ratings = append(x.ratings, r.Ratings)
 	}
 	return x.cells(x.report.cells(item), styleText)
+}
+
+// reviewSheet returns the sheet of reviews. After the columns that every report has, it has one for each dimension that
+// people have rated; it holds numbers if all ratings are numbers.
+func (x *XLSX) reviewSheet() Sheet {
+	sheet := Sheet{Columns: columnsOf(reviewColumns), Rows: x.reviews}
+	holdsText := map[string]bool{}
+	for _, ratings := range x.ratings {
+		for dimension, value := range ratings {
+			_, isNumber := value.(float64)
+			holdsText[dimension] = holdsText[dimension] || !isNumber
+		}
+	}
+	for _, dimension := range slices.Sorted(maps.Keys(holdsText)) {
+		column := Column{Title: "rating_" + dimension, Holds: HoldsNumber}
+		if holdsText[dimension] {
+			column.Holds = HoldsText
+		}
+		sheet.Columns = append(sheet.Columns, column)
+		for n := range sheet.Rows {
+			cell := ""
+			if value, isThere := x.ratings[n][dimension]; isThere {
+				cell = fmt.Sprint(value)
+			}
+			sheet.Rows[n] = append(sheet.Rows[n], cell)
+		}
+	}
+	return sheet
 }
 
 // decimal formats a number with four decimal places; empty if it is unknown.
@@ -270,7 +301,7 @@ func (x *XLSX) Close() error {
 		return err
 	}
 	if x.report.HasReviews {
-		if err := x.sheet("xl/worksheets/sheet4.xml", Sheet{Columns: columnsOf(reviewColumns), Rows: x.reviews}); err != nil {
+		if err := x.sheet("xl/worksheets/sheet4.xml", x.reviewSheet()); err != nil {
 			return err
 		}
 	}

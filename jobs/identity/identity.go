@@ -305,25 +305,20 @@ func (s Service) ChangeProject(ctx context.Context, project people.Project) (peo
 }
 
 // SetProjectSettings replaces the settings that a project's own administrators can change: the project's reasons for
-// verdicts (duplicates and common reasons are dropped), the smallest differences that matter, the address of its
-// traces, and the sensitive patterns with what happens when they match. Faults are returned as FieldErrors of
-// "review_reasons", "smallest_points", "smallest_percent", "trace_url", "sensitive_patterns" and "sensitive_action".
+// verdicts (duplicates and common reasons are dropped), its rubric, the smallest differences that matter, the address
+// of its traces, and the sensitive patterns with what happens when they match. Faults are returned as FieldErrors of
+// "review_reasons", "review_instructions", "review_dimensions", "smallest_points", "smallest_percent", "trace_url",
+// "sensitive_patterns" and "sensitive_action".
 func (s Service) SetProjectSettings(ctx context.Context, projectID uuid.UUID,
 	settings people.ProjectSettings) (people.Project, error) {
 	var c checks
-	own := []string{}
-	for _, one := range settings.ReviewReasons {
-		reason := strings.TrimSpace(one)
-		if reason == "" || utf8.RuneCountInString(reason) > review.MaxReasonLength ||
-			strings.ContainsFunc(reason, unicode.IsControl) {
-			c.within("review_reasons", 0, 1, review.MaxReasonLength, ErrReason)
-			break
-		}
-		if !slices.Contains(own, reason) && !slices.Contains(review.Reasons, reason) {
-			own = append(own, reason)
-		}
+	settings.ReviewReasons = c.reasons(settings.ReviewReasons)
+	if to := settings.ReviewInstructions; to != nil {
+		c.within("review_instructions", utf8.RuneCountInString(*to), 0, review.MaxInstructions, ErrReason)
 	}
-	c.within("review_reasons", len(own), 0, review.MaxReasons, ErrReasons)
+	if err := settings.ReviewDimensions.Validate(); err != nil {
+		c.fail("review_dimensions", err)
+	}
 	for field, value := range map[string]*float64{"smallest_points": settings.SmallestPoints,
 		"smallest_percent": settings.SmallestPercent} {
 		if value != nil && !(*value >= 0 && *value <= 100) { // also catches NaN
@@ -346,11 +341,28 @@ func (s Service) SetProjectSettings(ctx context.Context, projectID uuid.UUID,
 	if err := c.err(); err != nil {
 		return people.Project{}, err
 	}
-	settings.ReviewReasons = own
 	if err := s.store.SetProjectSettings(ctx, projectID, settings); err != nil {
 		return people.Project{}, err
 	}
 	return s.store.Project(ctx, projectID)
+}
+
+// reasons checks a project's own reasons for verdicts and returns them, trimmed and each once, without the common ones.
+func (c *checks) reasons(typed []string) []string {
+	own := []string{}
+	for _, one := range typed {
+		reason := strings.TrimSpace(one)
+		if reason == "" || utf8.RuneCountInString(reason) > review.MaxReasonLength ||
+			strings.ContainsFunc(reason, unicode.IsControl) {
+			c.within("review_reasons", 0, 1, review.MaxReasonLength, ErrReason)
+			break
+		}
+		if !slices.Contains(own, reason) && !slices.Contains(review.Reasons, reason) {
+			own = append(own, reason)
+		}
+	}
+	c.within("review_reasons", len(own), 0, review.MaxReasons, ErrReasons)
+	return own
 }
 
 // quota checks an amount; nil means no limit.

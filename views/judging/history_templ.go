@@ -146,7 +146,7 @@ func History(all []review.Version) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var8 string
-			templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Reasons(text.LocaleOf(ctx), one.Reasons))
+			templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(ui.Grounds(text.LocaleOf(ctx), one.Opinion))
 			if templ_7745c5c3_Err != nil {
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `views/judging/history.templ`, Line: 35, Col: 76}
 			}

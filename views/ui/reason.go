@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -23,4 +24,16 @@ func Reasons(locale text.Locale, reasons []string) string {
 		names[n] = Reason(locale, one)
 	}
 	return strings.Join(names, locale.Text("word.list"))
+}
+
+// Grounds returns a verdict's reasons, and then its ratings by dimension.
+func Grounds(locale text.Locale, said review.Opinion) string {
+	grounds := Reasons(locale, said.Reasons)
+	for _, dimension := range slices.Sorted(maps.Keys(said.Ratings)) {
+		if grounds != "" {
+			grounds += " · "
+		}
+		grounds += dimension + " " + review.RatingText(said.Ratings[dimension])
+	}
+	return grounds
 }

@@ -5,7 +5,7 @@
   const card = mode.querySelector(".judging");
   const bar = card.querySelector(".judging-bar");
   const places = [...bar.querySelectorAll("[data-judge]")];
-  const { save, toggleReason, openNoteOf, undo, isPlaceJudged } = window.wending;
+  const { save, toggleReason, ratingsPart, openNoteOf, undo, isPlaceJudged } = window.wending;
 
   // If there are several variants, one is judged at a time: the first one without a verdict.
   let place = places.find((one) => !isPlaceJudged(one)) || places[0];
@@ -83,6 +83,11 @@
     1: judge("PASS"), 2: judge("FAIL"), 3: judge("UNSURE"),
     4: reason(0), 5: reason(1), 6: reason(2), 7: reason(3), 8: reason(4),
     r: () => { if (place) openNoteOf(place); },
+    s: () => { // the first dimension without a rating
+      const rows = place && ratingsPart(place) ? [...ratingsPart(place).querySelectorAll("[data-dimension]")] : [];
+      const open = rows.find((row) => !row.querySelector("[aria-pressed=true]") && !(row.querySelector("input") || {}).value) || rows[0];
+      if (open) open.querySelector("button, input").focus();
+    },
     u: undo,
     j: () => go(mode.dataset.next),
     k: () => go(mode.dataset.previous),

@@ -61,6 +61,36 @@
     const pressed = reasonButtons(place).filter((one) => one.getAttribute("aria-pressed") === "true");
     store(place.dataset.draft + " reasons", JSON.stringify(pressed.map((one) => one.dataset.reason)));
   }
+  // Ratings are on the project's dimensions, in review mode; elsewhere a verdict leaves the stored ones as they are.
+  const ratingsPart = (place) => (place.closest && noteOf(place) ? document.getElementById(noteOf(place).id.replace(/-note$/, "-ratings")) : null);
+  const storedRatings = (said) => JSON.parse(said.dataset.ratings || "{}");
+  function chosenRatings(place) {
+    const part = ratingsPart(place);
+    if (!part) return undefined;
+    const ratings = {};
+    for (const row of part.querySelectorAll("[data-dimension]")) {
+      const pressed = row.querySelector("[aria-pressed=true]"), typed = row.querySelector("input");
+      if (pressed) ratings[row.dataset.dimension] = JSON.parse(pressed.dataset.rating);
+      else if (typed && typed.value !== "") ratings[row.dataset.dimension] = Number(typed.value);
+    }
+    return ratings;
+  }
+  function showRatings(place, ratings) {
+    const part = ratingsPart(place);
+    if (part) part.querySelectorAll("[data-dimension]").forEach((row) => {
+      const value = ratings[row.dataset.dimension], typed = row.querySelector("input");
+      row.querySelectorAll("[data-rating]").forEach((button) => button.setAttribute("aria-pressed", String(JSON.parse(button.dataset.rating) === value)));
+      if (typed && document.activeElement !== typed) typed.value = value === undefined ? "" : value;
+    });
+  }
+  // A rating is sent with the verdict, at once if there is one.
+  function rate(place) {
+    store(place.dataset.draft + " ratings", JSON.stringify(chosenRatings(place)));
+    const own = saidBy(place, reviewer());
+    if (own) save(place, own.dataset.verdict, false);
+  }
+  const sameRatings = (a, b) => b === undefined || Object.keys({ ...a, ...b }).every((name) => a[name] === b[name]);
+  const groundsOf = (review) => [namesOf(review.reasons), ...Object.keys(review.ratings).sort().map((name) => name + " " + review.ratings[name])].filter(Boolean).join(" · ");
   const sameReasons = (a, b) => a.length === b.length && a.every((one) => b.includes(one));
   function show(place, review) {
     let said = [...saidList(place).children].find((one) => one.dataset.reviewer === review.reviewer);
@@ -73,7 +103,8 @@
     said.dataset.verdict = review.verdict;
     said.dataset.version = review.version;
     said.dataset.reasons = JSON.stringify(review.reasons);
-    said.querySelector(".said-reasons").textContent = namesOf(review.reasons);
+    said.dataset.ratings = JSON.stringify(review.ratings);
+    said.querySelector(".said-reasons").textContent = groundsOf(review);
     said.querySelector("b").textContent = review.reviewer;
     said.querySelector(".said").textContent = who.dataset[review.verdict.toLowerCase()];
     said.querySelector(".remark").textContent = review.note;
@@ -92,6 +123,8 @@
     const reasons = drafted ? JSON.parse(drafted) : own ? storedReasons(own) : null;
     pressReasons(place, (button) => (reasons ? reasons.includes(button.dataset.reason) : "found" in button.dataset));
     if (!note) return;
+    const rated = stored(place.dataset.draft + " ratings");
+    showRatings(place, rated ? JSON.parse(rated) : own ? storedRatings(own) : {});
     const draft = stored(place.dataset.draft);
     if (document.activeElement !== note) note.value = draft || (own ? own.querySelector(".remark").textContent : "");
     if (draft) openNote(place, false);
@@ -106,6 +139,7 @@
   function dropDraft(place) {
     storeDraft(place, "");
     store(place.dataset.draft + " reasons", "");
+    store(place.dataset.draft + " ratings", "");
     delete place.dataset.isChosen;
   }
   // The state of a note is shown below it: a draft in this browser, or stored with the verdict.
@@ -145,13 +179,13 @@
     const task = (address) => address.slice(0, address.indexOf("/items/"));
     return last && here && task(last.judge) === task(here.dataset.judge) ? last : null;
   }
-  function send(place, name, verdict, note, reasons, version) {
+  function send(place, name, verdict, note, reasons, ratings, version) {
     const run = {};
     if (place.dataset.run) run.run_index = Number(place.dataset.run);
     if (place.dataset.variant) run.variant = Number(place.dataset.variant);
     if (verdict) {
       return fetch(place.dataset.judge, {
-        method: "PUT", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ reviewer: name, verdict, note, reasons, version: Number(version), ...run }),
+        method: "PUT", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ reviewer: name, verdict, note, reasons, ratings, version: Number(version), ...run }),
       });
     }
     return fetch(place.dataset.judge + "?" + new URLSearchParams({ reviewer: name, version, ...run }), { method: "DELETE" });
@@ -174,11 +208,11 @@
     if (!name) return toast(who.dataset.needed, true);
     const own = saidBy(place, name);
     const field = noteOf(place);
-    const before = own ? { verdict: own.dataset.verdict, note: own.querySelector(".remark").textContent, reasons: storedReasons(own) } : null;
+    const before = own ? { verdict: own.dataset.verdict, note: own.querySelector(".remark").textContent, reasons: storedReasons(own), ratings: storedRatings(own) } : null;
     const note = field ? field.value : before ? before.note : "";
-    const reasons = chosenReasons(place, verdict, own);
+    const reasons = chosenReasons(place, verdict, own), ratings = chosenRatings(place);
     // nothing has changed
-    if (verdict && before && before.verdict === verdict && before.note === note && sameReasons(before.reasons, reasons)) {
+    if (verdict && before && before.verdict === verdict && before.note === note && sameReasons(before.reasons, reasons) && sameRatings(before.ratings, ratings)) {
       if (isChoice) place.dispatchEvent(new CustomEvent("wending:judged", { bubbles: true }));
       return undefined;
     }
@@ -187,7 +221,7 @@
     const known = [...saidList(place).children].find((said) => said.dataset.reviewer === name);
     let response;
     try {
-      response = await send(place, name, verdict, note, reasons, known ? known.dataset.version : 0);
+      response = await send(place, name, verdict, note, reasons, ratings, known ? known.dataset.version : 0);
     } catch {
       return toast(document.body.dataset.networkError, true); // the note stays as a draft
     }
@@ -227,7 +261,7 @@
     const place = { dataset: { judge: last.judge, variant: last.variant, run: last.run, draft: last.draft } };
     let response;
     try {
-      response = await send(place, last.name, last.before ? last.before.verdict : "", last.before ? last.before.note : "", last.before ? last.before.reasons : [], last.version);
+      response = await send(place, last.name, last.before ? last.before.verdict : "", last.before ? last.before.note : "", last.before ? last.before.reasons : [], last.before ? last.before.ratings : {}, last.version);
     } catch {
       sessionStorage.setItem(undoKey, JSON.stringify(last));
       return toast(document.body.dataset.networkError, true);
@@ -281,6 +315,17 @@
     if (toggle && toggle.getAttribute("aria-expanded") === "true") closeNote(place);
     else if (toggle) openNote(place, true);
   });
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-rating]");
+    if (!button) return;
+    const isPressed = button.getAttribute("aria-pressed") === "true";
+    button.closest("[data-dimension]").querySelectorAll("[data-rating]").forEach((one) => one.setAttribute("aria-pressed", String(one === button && !isPressed)));
+    rate(placeRated(button));
+  });
+  document.addEventListener("change", (event) => {
+    if (event.target.matches("[data-dimension] input") && event.target.reportValidity()) rate(placeRated(event.target));
+  });
+  const placeRated = (element) => placesOf(element.closest(".result")).find((place) => ratingsPart(place).contains(element));
   const placesOf = (card) => [...card.querySelectorAll("[data-judge][data-draft]")];
   const placeOf = (note) => placesOf(note.closest(".result")).find((place) => noteOf(place) === note);
   const isNote = (element) => element.matches(".said-of textarea");
@@ -412,7 +457,7 @@
     if (place) save(place, verdict, true);
   }
   Object.assign(window.wending, {
-    giveVerdict, undo, save, toggleReason, isPlaceJudged: isJudged, openNoteOf: (place) => openNote(place, true),
+    giveVerdict, undo, save, toggleReason, isPlaceJudged: isJudged, ratingsPart, openNoteOf: (place) => openNote(place, true),
     openNote: (card) => { const place = ofCard(card); if (place) openNote(place, true); },
     isJudged: (card) => placesOf(card).every(isJudged),
   });
