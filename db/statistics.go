@@ -401,9 +401,10 @@ const findUnassessed = `
 	SELECT i.id
 	FROM evaluation_items i
 	CROSS JOIN LATERAL (
-		SELECT max(id) AS newest, count(*) AS runs FROM evaluation_runs WHERE item_id = i.id AND is_current) r
+		SELECT coalesce(max(id), 0) AS newest, count(*) AS runs FROM evaluation_runs
+		WHERE item_id = i.id AND is_current) r
 	LEFT JOIN question_statistics q ON q.item_id = i.id AND q.variant = 1
-	WHERE i.task_id = $1 AND r.runs > 0 AND (q.item_id IS NULL
+	WHERE i.task_id = $1 AND (q.item_id IS NULL
 	OR (q.newest_run_id, q.runs, q.revision) <> (r.newest, r.runs, $3)
 		OR q.contents IS NULL AND (SELECT meaning_target FROM evaluation_tasks WHERE id = $1) IS NOT NULL)
 	LIMIT $2`
@@ -416,7 +417,9 @@ func findUnassessedItems(ctx context.Context, tx *sqlx.Tx, taskID uuid.UUID, lim
 	return itemIDs, pg.Classify("look for questions to assess", err)
 }
 
-// Unassessed returns up to limit items of a task whose current runs differ from those that their assessment covers.
+// Unassessed returns up to limit items of a task whose current runs differ from those that their assessment covers, or
+// that are not assessed. Items that a stopped task never asked are assessed, too: how alike their answers are is
+// unknown.
 func (s *Store) Unassessed(ctx context.Context, taskID uuid.UUID, limit int) (itemIDs []int64, err error) {
 	err = s.db.InTx(ctx, "look for questions to assess", func(tx *sqlx.Tx) (err error) {
 		itemIDs, err = findUnassessedItems(ctx, tx, taskID, limit)

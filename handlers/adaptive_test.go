@@ -37,7 +37,7 @@ func TestQuestionsAreAskedUntilTheyAreSettled(t *testing.T) {
 	for adaptive, field := range map[string]string{
 		`{"max_runs": 21, "confidence": 0.9}`: "adaptive", `{"max_runs": 2, "confidence": 0.9}`: "adaptive",
 		`{"max_runs": 5, "confidence": 1}`: "adaptive",
-		`{"runs": 5}`:                      "adaptive", `[]`: "adaptive", `5`: "adaptive",
+		`{"runs": 5}`:                      "adaptive.max_runs", `[]`: "adaptive", `5`: "adaptive",
 	} {
 		fields["adaptive"] = adaptive
 		answer := s.post(t, api, fields)

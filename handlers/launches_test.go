@@ -279,6 +279,11 @@ func TestAStoppedTaskKeepsWhatItHasAndCanBeResumed(t *testing.T) {
 	require.Contains(t, string(s.get(t, "/tasks?status=STOPPED").body), "已停止")
 
 	require.Contains(t, string(s.get(t, api+"/"+id+"/results").body), `"status":"STOPPED","response_body":null`)
+	var unknown struct {
+		Items []struct{ Level, Letters string }
+	}
+	s.get(t, api+"/"+id+"/results?level=unknown").into(t, &unknown)
+	require.Equal(t, []struct{ Level, Letters string }{{"unknown", "-----"}}, unknown.Items, "the question never asked")
 	require.Equal(t, 7, strings.Count(string(s.get(t, api+"/"+id+"/export?format=jsonl").body),
 		`"output":null,"status":"STOPPED","latency_ms":null`))
 	require.Contains(t, strings.Join(strings.Fields(s.get(t, "/tasks/"+id).page(t).Find("#do-resume").Text()), ""),

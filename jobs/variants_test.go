@@ -267,7 +267,7 @@ func TestALargeLaunchIsMadeInSteps(t *testing.T) {
 		require.ErrorIs(t, err, db.ErrConflict)
 	}
 	dbtest.Await(t, time.Minute, "the end", func() bool {
-		finished, err := b.store.FinishLaunch(t.Context(), launchID)
+		finished, err := tasks.FinishLaunch(t.Context(), b.store, launchID)
 		require.NoError(t, err)
 		return finished
 	})

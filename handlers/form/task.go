@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -307,10 +308,28 @@ func (c *checker) adaptive() {
 	decoder.DisallowUnknownFields()
 	given := db.Adaptive{Confidence: measure.DefaultConfidence}
 	if err := decoder.Decode(&given); err != nil || decoder.More() {
-		c.fail("adaptive", request.FieldFault("adaptive", request.ValidAdaptive()))
+		fault := request.FieldFault("adaptive", request.ValidAdaptive())
+		if name, isUnknown := unknownMember(err); isUnknown {
+			fault = request.UnknownFieldFault("adaptive."+name, []string{"adaptive.max_runs", "adaptive.confidence"})
+		}
+		c.fail("adaptive", fault)
 		return
 	}
 	c.n.Adaptive = &given
+}
+
+// unknownMember returns the name of the member to which a decoder objects that disallows unknown members. The error has
+// no type, so only its text tells.
+func unknownMember(err error) (name string, isUnknown bool) {
+	if err == nil {
+		return "", false
+	}
+	quoted, isUnknown := strings.CutPrefix(err.Error(), "json: unknown field ")
+	if !isUnknown {
+		return "", false
+	}
+	name, err = strconv.Unquote(quoted)
+	return name, err == nil
 }
 
 // cost stores a maximum cost in *to, or adds a fault; empty means no limit.

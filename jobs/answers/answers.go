@@ -376,12 +376,18 @@ func (b *builder) variable(name string) error {
 	return nil
 }
 
-// variant returns the number of a variant, and adds the variant if the row is the first to mention it. ok is false if
-// the row is faulty.
-func (b *builder) variant(row int, column string, v Variant) (number int, ok bool) {
-	v.Name = strings.TrimSpace(v.Name)
-	if number, isKnown := b.variants[v.Name]; isKnown {
+// variant returns the number of the variant that key identifies, and adds the variant if the row is the first to
+// mention it. If another variant has its name, it gets a number after it. ok is false if the row is faulty.
+func (b *builder) variant(row int, column, key string, v Variant) (number int, ok bool) {
+	key, v.Name = strings.TrimSpace(key), strings.TrimSpace(v.Name)
+	if number, isKnown := b.variants[key]; isKnown {
 		return number, true
+	}
+	isTaken := func(name string) bool {
+		return slices.ContainsFunc(b.file.Variants, func(other Variant) bool { return other.Name == name })
+	}
+	for n, name := 2, v.Name; isTaken(v.Name); n++ {
+		v.Name = fmt.Sprintf("%s (%d)", shorten(name, maxName-8), n)
 	}
 	switch {
 	case utf8.RuneCountInString(v.Name) > maxName || hasControl(v.Name):
@@ -392,7 +398,7 @@ func (b *builder) variant(row int, column string, v Variant) (number int, ok boo
 		return 0, false
 	}
 	b.file.Variants = append(b.file.Variants, v)
-	b.variants[v.Name] = len(b.file.Variants)
+	b.variants[key] = len(b.file.Variants)
 	return len(b.file.Variants), true
 }
 

@@ -55,6 +55,31 @@ func said(item answers.Item) (texts []string) {
 	return texts
 }
 
+// Prompts are told apart by their numbers and their whole labels, even if their names are equal once shortened, and
+// even if the file does not list them.
+func TestPromptsOfPromptfooAreToldApart(t *testing.T) {
+	t.Parallel()
+	for _, prompts := range []string{"", `[{"label": "a"}, {"label": "b"}]`} {
+		var results []string
+		for idx, label := range []string{strings.Repeat("长", 90) + "甲", strings.Repeat("长", 90) + "乙"} {
+			for range 2 {
+				results = append(results, fmt.Sprintf(`{"promptIdx": %d, "prompt": {"raw": "r", "label": %q}, "provider": "p",
+					"vars": {"question": "q"}, "response": {"output": "a%d"}}`, idx, label, idx))
+			}
+		}
+		content := `{"evalId": "e", "results": {"results": [` + strings.Join(results, ",") + `]`
+		if prompts != "" {
+			content += `, "prompts": ` + prompts
+		}
+		file := read(t, content+`}}`)
+		require.Len(t, file.Variants, 2)
+		require.NotEqual(t, file.Variants[0].Name, file.Variants[1].Name)
+		require.True(t, strings.HasPrefix(file.Variants[0].Name, "长长"), file.Variants[0].Name)
+		require.Len(t, file.Items, 1)
+		require.Len(t, file.Items[0].Runs, 4)
+	}
+}
+
 // Results that promptfoo itself wrote are read: each test is a question, each prompt with a provider is a variant, and
 // each repeat is a run. A failed assertion is not a failed run.
 func TestResultsOfPromptfooAreRead(t *testing.T) {

@@ -198,7 +198,7 @@ func (b *builder) sample(row int, text json.RawMessage, log inspectLog) error {
 	}
 	run := one.run()
 	model := shorten(oneLine(firstText(log.Eval.Model, one.Output.Model)), maxName-1)
-	if run.Variant, ok = b.variant(row, "model", Variant{Name: model, Model: model}); !ok {
+	if run.Variant, ok = b.variant(row, "model", model, Variant{Name: model, Model: model}); !ok {
 		return nil
 	}
 	if epoch := count(one.Epoch); epoch != nil && *epoch > 0 {

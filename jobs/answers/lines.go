@@ -204,7 +204,7 @@ func (b *builder) reportRun(line, index int, text json.RawMessage, titles map[st
 	if title, isKnown := titles[v.Name]; isKnown {
 		v.Name = title
 	}
-	if run.Variant, ok = b.variant(line, columnVariant, v); !ok {
+	if run.Variant, ok = b.variant(line, columnVariant, v.Name, v); !ok {
 		return nil
 	}
 	if n, err := strconv.Atoi(f[columnRun]); err == nil && n > 0 {

@@ -125,7 +125,7 @@ func (l *openAILog) sampling(line int, sample string, one openAILine) error {
 	}
 	run.complete()
 	model := shorten(oneLine(firstText(one.Data.Model, l.model)), maxName-1)
-	if run.Variant, ok = l.variant(line, "model", Variant{Name: model, Model: model}); !ok {
+	if run.Variant, ok = l.variant(line, "model", model, Variant{Name: model, Model: model}); !ok {
 		return nil
 	}
 	return l.add(line, "", index, run)
@@ -169,7 +169,7 @@ func (l *openAILog) outputItem(line int, one openAILine) error {
 	}
 	run.complete()
 	model := shorten(oneLine(one.Sample.Model), maxName-1)
-	if run.Variant, ok = l.variant(line, "model", Variant{Name: model, Model: model}); !ok {
+	if run.Variant, ok = l.variant(line, "model", model, Variant{Name: model, Model: model}); !ok {
 		return nil
 	}
 	return l.add(line, "", index, run)

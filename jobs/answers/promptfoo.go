@@ -84,6 +84,13 @@ func (b *builder) readPromptfoo(ctx context.Context, content []byte) error {
 	for _, prompt := range file.Results.Prompts {
 		seen[firstText(prompt.Label, prompt.Raw)] = true
 	}
+	for _, text := range file.Results.Results {
+		if len(file.Results.Prompts) == 0 { // a file without its list of prompts
+			var one promptfooResult
+			decode(text, &one)
+			seen[one.PromptIdx.String()+" "+one.Prompt.Label] = true
+		}
+	}
 	for n, text := range file.Results.Results {
 		if n%256 == 0 && ctx.Err() != nil {
 			return ctx.Err()
@@ -115,7 +122,9 @@ func (b *builder) promptfoo(row int, one promptfooResult, hasPrompts bool) error
 	}
 	run := one.run()
 	variant := Variant{Name: shorten(name, maxName-1), Model: shorten(provider, maxName-1), Currency: "USD"}
-	if run.Variant, ok = b.variant(row, "provider", variant); !ok {
+	// the text of a prompt does not identify it, because results have it with the test's variables inserted
+	key := strings.Join([]string{one.PromptIdx.String(), one.Prompt.Label, provider}, "\x00")
+	if run.Variant, ok = b.variant(row, "provider", key, variant); !ok {
 		return nil
 	}
 	return b.add(row, "", index, run)

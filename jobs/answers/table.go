@@ -283,7 +283,8 @@ func (b *builder) split(h header, cells []string) (q question, whole fields, run
 
 // wide adds a row with all runs of a question.
 func (b *builder) wide(h header, number, index int, whole fields, runs map[int]fields) error {
-	variant, ok := b.variant(number, columnVariant, variantOf(whole))
+	of := variantOf(whole)
+	variant, ok := b.variant(number, columnVariant, of.Name, of)
 	if !ok {
 		return nil
 	}
@@ -345,7 +346,8 @@ func variantOf(f fields) Variant {
 
 // long adds a row with one run.
 func (b *builder) long(number, index int, f fields) error {
-	variant, ok := b.variant(number, columnVariant, variantOf(f))
+	of := variantOf(f)
+	variant, ok := b.variant(number, columnVariant, of.Name, of)
 	if !ok {
 		return nil
 	}

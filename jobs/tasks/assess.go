@@ -27,7 +27,7 @@ func Assess(ctx context.Context, results report.Assessor, task db.Task, itemIDs 
 			if len(runs) == 0 {
 				return nil
 			}
-			one, err := assess(ctx, runs, task)
+			one, err := assess(ctx, runs[0].ItemID, runs, task)
 			assessed, runs = append(assessed, one), runs[:0]
 			return err
 		}
@@ -46,6 +46,16 @@ func Assess(ctx context.Context, results report.Assessor, task db.Task, itemIDs 
 		if err := end(); err != nil {
 			return err
 		}
+		for _, id := range some {
+			if slices.ContainsFunc(assessed, func(one report.Assessed) bool { return one.ItemID == id }) {
+				continue
+			}
+			one, err := assess(ctx, id, nil, task) // it was never asked
+			if err != nil {
+				return err
+			}
+			assessed = append(assessed, one)
+		}
 		store := results.Store
 		if task.MeaningTarget != nil {
 			store = results.StoreGrouped
@@ -57,9 +67,9 @@ func Assess(ctx context.Context, results report.Assessor, task db.Task, itemIDs 
 	return nil
 }
 
-// assess sums up the runs of one question. If all answers are equal and there is no standard answer, the runs have no
-// text, because nothing needs to be compared.
-func assess(ctx context.Context, runs []report.AnsweredRun, task db.Task) (report.Assessed, error) {
+// assess sums up the runs of one question, of which there may be none. If all answers are equal and there is no
+// standard answer, the runs have no text, because nothing needs to be compared.
+func assess(ctx context.Context, itemID int64, runs []report.AnsweredRun, task db.Task) (report.Assessed, error) {
 	variants := make([][]measure.Answer, task.TotalVariants)
 	for v := range variants {
 		most := task.RunsPerItem
@@ -76,9 +86,9 @@ func assess(ctx context.Context, runs []report.AnsweredRun, task db.Task) (repor
 			variants[v][n] = measure.Answer{IsMissing: true, IsExtra: n >= task.RunsPerItem}
 		}
 	}
-	texts, newest := map[string][]byte{}, int64(0)
+	texts, newest, standard := map[string][]byte{}, int64(0), ""
 	for _, run := range runs {
-		newest = max(newest, run.ID)
+		newest, standard = max(newest, run.ID), standard+run.StandardAnswer // only the first run has it
 		if run.Text != nil {
 			texts[string(run.AnswerKey)] = []byte(*run.Text)
 		}
@@ -89,9 +99,9 @@ func assess(ctx context.Context, runs []report.AnsweredRun, task db.Task) (repor
 			answer.Key, answer.Text, answer.IsMissing = run.AnswerKey, texts[string(run.AnswerKey)], false
 		}
 	}
-	assessed := report.Assessed{ItemID: runs[0].ItemID, NewestRunID: newest, Runs: len(runs)}
+	assessed := report.Assessed{ItemID: itemID, NewestRunID: newest, Runs: len(runs)}
 	var err error
-	assessed.Variants, assessed.Differences, err = measure.Assess(ctx, runs[0].StandardAnswer, variants)
+	assessed.Variants, assessed.Differences, err = measure.Assess(ctx, standard, variants)
 	if task.MeaningTarget != nil {
 		count := countContents(variants)
 		assessed.Contents = &count

@@ -91,6 +91,14 @@ func Millis[N int | float64](ms *N) string {
 	return Number(int(math.Round(float64(*ms)))) + " ms"
 }
 
+// RunMillis formats the latency of a run on its card as spec/004 prescribes it: 30000ms. nil means unknown.
+func RunMillis(ms *int) string {
+	if ms == nil {
+		return "–"
+	}
+	return strconv.Itoa(*ms) + "ms"
+}
+
 // Cost formats a cost: 0.42 USD. nil means unknown; the currency may be unknown, too.
 func Cost(cost, currency *string) string {
 	switch {

@@ -74,6 +74,8 @@ func TestTheRulesOfTheDefaultProtocol(t *testing.T) {
 		"the first of repeated keys": {`{"event":"node_finished","event":"x","output":"1","output":"2"}`, "1", "", ""},
 		"invalid UTF-8 stays as it is": {"{\"event\":\"node_finished\",\"output\":\"a\xff\xfeb\"}",
 			"a\xff\xfeb", "", ""},
+		"[DONE] before the final event is passed over": {"data: [DONE]\n\ndata: " +
+			"{\"event\":\"node_finished\",\"output\":\"x\"}\n\n", "x", "", ""},
 		"what follows [DONE] is not read": {"{\"event\":\"node_finished\",\"output\":\"x\"}\ndata: " +
 			"[DONE]\n<broken", "x", "", ""},
 		"a chat completion": {`{"id":"1","choices":[{"message":{"role":"assistant","content":"hi"}}]}`, "hi", "", ""},

@@ -20,11 +20,12 @@ type defaultReader struct {
 
 	sawEnvelope bool   // whether a bare JSON value that is not an event holds an answer
 	envelope    []byte // the answer in that value
+	isEmptyText bool   // whether such a value has an empty text where answers stand
 }
 
 func (d *defaultReader) take(e wire.Event) {
 	if e.IsDone {
-		d.isOver = true
+		d.isOver = d.sawFinal // some agents send it before the final event
 		return
 	}
 	v, eventName := e.Value, e.Name
@@ -91,6 +92,7 @@ func (d *defaultReader) takeEnvelope(v wire.Value, isPrefixed bool) {
 		d.fail(v)
 		return
 	}
+	d.isEmptyText = d.isEmptyText || holdsEmptyText(v) || holdsEmptyText(v.At("data"))
 	d.TooLarge = d.TooLarge || d.IsPassedOver()
 }
 
@@ -319,9 +321,23 @@ func (d *defaultReader) answer(broken error) Answer {
 	return d.unread()
 }
 
-// endedWithoutText reports whether the body is one JSON value without text that gives a finish reason.
+// holdsEmptyText reports whether an envelope has an empty string where answers stand.
+func holdsEmptyText(v wire.Value) bool {
+	choice, _ := firstChoice(v)
+	message := choice.At("message", "content")
+	isEmpty := func(of wire.Value) bool { return of.Kind == wire.String && len(of.Text) == 0 }
+	for _, name := range envelopeNames {
+		if text, ok := v.Get(name); ok && isEmpty(text) {
+			return true
+		}
+	}
+	return isEmpty(message)
+}
+
+// endedWithoutText reports whether the body is one JSON value without text that gives a finish reason. A stop needs an
+// empty text: otherwise the answer may stand in a member that is not known.
 func (d *defaultReader) endedWithoutText() bool {
-	hasReason := d.finish != "" && d.finish != FinishStop || d.calledTools
+	hasReason := d.finish != "" && (d.finish != FinishStop || d.isEmptyText) || d.calledTools
 	return hasReason && !d.sawEnvelope && d.Values == 1 && len(d.Excerpt) == 0 && d.foreign() == ""
 }
 
