@@ -37,7 +37,7 @@ func TestTheLimitsOfDimensions(t *testing.T) {
 		"a: x | y": true, "a: x": false, "a: x | x": false, ": x | y": false,
 		long + ": x | y": true, long + "长: x | y": false,
 		"a: x | " + long: true, "a: x | 长" + long: false,
-		"a: " + strings.Join(strings.Split("0123456789", ""), "|"): true,
+		"a: " + strings.Join(strings.Split("0123456789", ""), "|"):  true,
 		"a: " + strings.Join(strings.Split("0123456789x", ""), "|"): false,
 	} {
 		one, err := review.ParseDimension(line)
