@@ -154,7 +154,12 @@ func TestVerdictsHaveTheNumbersOfTheWorkedExample(t *testing.T) {
 
 	// Results contain the verdicts, and can be filtered by them.
 	items := s.entry(t, "GET", path+"/results", nil, 200)["items"].([]any)
-	near(0.6, items[0].(object)["variants"].([]any)[0].(object)["pass_share"])
+	of := items[0].(object)["variants"].([]any)
+	near(0.6, of[0].(object)["pass_share"])
+	near(0.2307, of[0].(object)["pass_interval"].([]any)[0])
+	near(0.8824, of[0].(object)["pass_interval"].([]any)[1])
+	near(0.5655, of[1].(object)["consensus_interval"].([]any)[0]) // five equal answers of five
+	near(1, of[1].(object)["consensus_interval"].([]any)[1])
 	passes := 0
 	for _, one := range items[0].(object)["runs"].([]any)[:5] {
 		evaluation := one.(object)["evaluations"].([]any)[0].(object)

@@ -36,6 +36,17 @@ func (l Likeness) Novelty() *float64 {
 	return nil
 }
 
+// ConsensusInterval returns the 95 % interval of the share of runs that gave the most common answer (metrics.md,
+// consensus_interval). It is nil if the agreement is unknown.
+func (l Likeness) ConsensusInterval() measure.Interval {
+	if l.Agreement == nil || l.Letters == nil {
+		return nil
+	}
+	runs := len(*l.Letters)
+	most, _ := measure.Votes(*l.Letters)
+	return measure.Wilson(float64(most)/float64(runs), runs)
+}
+
 // likenessColumns are the columns of a Likeness in question_statistics q.
 const likenessColumns = `q.level, q.agreement, q.similarity, q.answers, q.letters, q.facts_differ, q.facts,
 	q.expected_facts,

@@ -238,28 +238,36 @@ func (r Report) Unrated(ctx context.Context, taskID uuid.UUID, variant int) (map
 	return items, nil
 }
 
-// PassShares returns the share of judged runs that passed, keyed by item id and variant; pairs without judged runs are
-// missing.
-func (r Report) PassShares(ctx context.Context, itemIDs []int64) (map[int64]map[int]float64, error) {
+// Passes counts the runs of one question that passed, among those that were judged, of which there is at least one.
+type Passes struct{ Passed, Judged int }
+
+// Share returns the share of the judged runs that passed.
+func (p Passes) Share() float64 { return float64(p.Passed) / float64(p.Judged) }
+
+// Interval returns the 95 % interval of the share (metrics.md, pass_interval).
+func (p Passes) Interval() measure.Interval { return measure.Wilson(p.Share(), p.Judged) }
+
+// Passes counts the judged runs that passed, keyed by item id and variant; pairs without judged runs are missing.
+func (r Report) Passes(ctx context.Context, itemIDs []int64) (map[int64]map[int]Passes, error) {
 	const read = `
-		SELECT item_id, variant, count(*) FILTER (WHERE passed) / count(passed)::float8 AS share
+		SELECT item_id, variant, count(*) FILTER (WHERE passed) AS passed, count(passed) AS judged
 		FROM evaluation_runs
 		WHERE item_id = ANY ($1) AND is_current AND passed IS NOT NULL
 		GROUP BY item_id, variant`
 	var rows []struct {
 		ItemID  int64 `db:"item_id"`
 		Variant int
-		Share   float64
+		Passes
 	}
 	if err := r.db.SelectContext(ctx, &rows, read, pq.Int64Array(itemIDs)); err != nil {
 		return nil, pg.Classify("read the pass rates", err)
 	}
-	shares := map[int64]map[int]float64{}
+	passes := map[int64]map[int]Passes{}
 	for _, row := range rows {
-		if shares[row.ItemID] == nil {
-			shares[row.ItemID] = map[int]float64{}
+		if passes[row.ItemID] == nil {
+			passes[row.ItemID] = map[int]Passes{}
 		}
-		shares[row.ItemID][row.Variant] = row.Share
+		passes[row.ItemID][row.Variant] = row.Passes
 	}
-	return shares, nil
+	return passes, nil
 }

@@ -201,29 +201,32 @@ func newLikeness(q report.Question, variants int) Likeness {
 // VariantLikeness describes how alike the answers of one variant to a question are. Equal answers have the same letter
 // in all variants.
 type VariantLikeness struct {
-	Number     int            `json:"number" doc:"Number of the variant" example:"1"`
-	Level      *measure.Level `json:"level" example:"wording"`
-	Agreement  *float64       `json:"agreement" doc:"Share of pairs of runs with equal answers; null with one run or if a run is missing" example:"0.4"`
-	Similarity *float64       `json:"similarity" doc:"Mean over pairs of answers of 1 − edit distance / length of the longer answer" example:"0.93"`
-	Distinct   *int           `json:"distinct" doc:"Number of distinct answers" example:"3"`
-	Letters    *string        `json:"letters" doc:"One letter per run, the same for equal answers of all variants; - is a run without an answer" example:"ABBBC"`
-	Novelty    *float64       `json:"novelty" doc:"Estimated chance that one more run gives a new answer: answers given once / answered runs (Good–Turing). If meanings are known, they count instead of answers; null without answered runs" example:"0.4"`
+	Number     int              `json:"number" doc:"Number of the variant" example:"1"`
+	Level      *measure.Level   `json:"level" example:"wording"`
+	Agreement  *float64         `json:"agreement" doc:"Share of pairs of runs with equal answers; null with one run or if a run is missing" example:"0.4"`
+	Similarity *float64         `json:"similarity" doc:"Mean over pairs of answers of 1 − edit distance / length of the longer answer" example:"0.93"`
+	Distinct   *int             `json:"distinct" doc:"Number of distinct answers" example:"3"`
+	Letters    *string          `json:"letters" doc:"One letter per run, the same for equal answers of all variants; - is a run without an answer" example:"ABBBC"`
+	Consensus  measure.Interval `json:"consensus_interval" doc:"95 % interval of the share of runs that gave the most common answer; null if the agreement is unknown" example:"[0.566,1]"`
+	Novelty    *float64         `json:"novelty" doc:"Estimated chance that one more run gives a new answer: answers given once / answered runs (Good–Turing). If meanings are known, they count instead of answers; null without answered runs" example:"0.4"`
 	FactsOfAnswers
 	PassShare *float64                `json:"pass_share" doc:"Share of the judged runs that passed; null without evaluators"`
+	PassRange measure.Interval        `json:"pass_interval" doc:"95 % interval of pass_share: five passes of five prove no more than 57 %" example:"[0.566,1]"`
 	Meaning   *meaning.VariantMeaning `json:"meaning" doc:"The groups of answers that say the same thing; null while they are unknown"`
 }
 
-func newVariantLikeness(q report.Question, variants []db.Variant, shares map[int]float64) []VariantLikeness {
+func newVariantLikeness(q report.Question, variants []db.Variant, passes map[int]report.Passes) []VariantLikeness {
 	list, notes := make([]VariantLikeness, len(variants)), q.Notes()
 	for n, variant := range variants {
 		one := q.Likeness(variant.Number)
 		said, _ := one.Known.OfVariant(notes)
 		list[n] = VariantLikeness{
-			variant.Number, one.Level, one.Agreement, one.Similarity, one.Answers, one.Letters, one.Novelty(),
-			newFacts(one.FactsDiffer, one.Facts, one.Expected), nil, said,
+			variant.Number, one.Level, one.Agreement, one.Similarity, one.Answers, one.Letters, one.ConsensusInterval(),
+			one.Novelty(), newFacts(one.FactsDiffer, one.Facts, one.Expected), nil, nil, said,
 		}
-		if share, isJudged := shares[variant.Number]; isJudged {
-			list[n].PassShare = &share
+		if judged, isJudged := passes[variant.Number]; isJudged {
+			share := judged.Share()
+			list[n].PassShare, list[n].PassRange = &share, judged.Interval()
 		}
 	}
 	return list
@@ -408,9 +411,9 @@ func (h *handler) getResults(ctx context.Context, input *resultsInput) (*huma.St
 	if err != nil {
 		return nil, err
 	}
-	var shares map[int64]map[int]float64
+	var passes map[int64]map[int]report.Passes
 	if len(task.Evaluators) > 0 {
-		if shares, err = report.New(h.Store).PassShares(ctx, ids); err != nil {
+		if passes, err = report.New(h.Store).Passes(ctx, ids); err != nil {
 			return nil, err
 		}
 	}
@@ -432,7 +435,7 @@ func (h *handler) getResults(ctx context.Context, input *resultsInput) (*huma.St
 			if n > 0 {
 				stream.Text(",")
 			}
-			one := streamedItem{item, questions[item.ID], shares[item.ID], task.WithMissing(item.ID, nil, planned)}
+			one := streamedItem{item, questions[item.ID], passes[item.ID], task.WithMissing(item.ID, nil, planned)}
 			if err := h.streamItem(ctx.Context(), stream, one, task, input.Variant); err != nil {
 				return err
 			}
@@ -448,8 +451,8 @@ func (h *handler) getResults(ctx context.Context, input *resultsInput) (*huma.St
 type streamedItem struct {
 	db.Item
 	question report.Question
-	// shares maps the numbers of variants to the shares of their runs that passed.
-	shares map[int]float64
+	// passes counts the runs that passed, by the number of the variant.
+	passes map[int]report.Passes
 	// due contains a run for each planned run of the question, to be written if that run never took place.
 	due []db.Run
 }
@@ -464,7 +467,7 @@ func (h *handler) streamItem(ctx context.Context, stream *rest.StreamWriter, i s
 		Meaning  *ItemMeaning      `json:"meaning"`
 		Variants []VariantLikeness `json:"variants"`
 	}{newItem(i.Item, task.VariableNames), newLikeness(i.question, task.TotalVariants), newItemMeaning(i.question),
-		newVariantLikeness(i.question, task.Variants, i.shares)})
+		newVariantLikeness(i.question, task.Variants, i.passes)})
 	stream.Text(`,"runs":[`)
 	place, isFirst := 0, true // place counts the planned runs up to the present one
 	write := func(r db.Run) {
