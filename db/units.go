@@ -124,8 +124,8 @@ const allowanceAfter = 250 * time.Millisecond
 // are rate-limit slots within the horizon. The launch's lanes limit how many calls it makes at once (Lanes.Enter).
 //
 // ClaimUnits is one transaction that begins by locking the launch's row, so a stop either waits for the claim or is
-// seen by it. Under a rate limit it also locks the origins' rows, so that no slot is taken twice, and for a launch
-// with a ceiling its allowance. A worker whose lease has expired gets nothing.
+// seen by it. If there is a rate limit, it also locks the origins' rows, so that no slot is taken twice; if the launch
+// has a ceiling, it also locks the launch's allowance. A worker whose lease has expired gets nothing.
 func (s *Store) ClaimUnits(ctx context.Context, call Call, lease Lease, wants []Want) (Claim, error) {
 	targets := make(pq.Int64Array, len(wants))
 	for n, want := range wants {

@@ -116,8 +116,8 @@ func (s *Server) findMethods(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// nameMethods answers OPTIONS requests, and requests with a method that their path does not have. The header Allow
-// lists the path's methods.
+// nameMethods answers OPTIONS requests, and requests whose path does not support their method. The Allow header lists
+// the path's methods.
 func nameMethods(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		allowed, isOther := c.Get(echo.ContextKeyHeaderAllow).(string)

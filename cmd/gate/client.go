@@ -105,7 +105,7 @@ func (c Client) sendJSON(ctx context.Context, method, path string, body, to any)
 }
 
 // Create saves the library entries that spec defines, then creates and starts its task, and returns the task's id.
-// confirmation is the one of an earlier refusal; empty if there was none.
+// confirmation is the Confirmation of an earlier RefusalError, or empty.
 func (c Client) Create(ctx context.Context, spec Spec, confirmation string) (string, error) {
 	path := "evaluation-tasks"
 	if confirmation != "" {

@@ -43,7 +43,7 @@ func startDemoAgent(listen string) (*demoAgent, error) {
 	mux.HandleFunc("POST /v1/chat/completions", answerDemoChat)
 	d := &demoAgent{listener: listener, server: &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second},
 		ticket: secure.Text()}
-	go func() { _ = d.server.Serve(listener) }() // the agent ends with Close
+	go func() { _ = d.server.Serve(listener) }() // returns when the agent is closed
 	return d, nil
 }
 

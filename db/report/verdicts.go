@@ -220,7 +220,8 @@ func (r Report) Unpassed(ctx context.Context, taskID uuid.UUID, variant int) (ma
 	return items, nil
 }
 
-// Unrated returns the items of a task with an answer that a judge could not rate; variant 0 means any variant.
+// Unrated returns the items of a task that have an answer on which an evaluator reached no verdict; variant 0 means any
+// variant.
 func (r Report) Unrated(ctx context.Context, taskID uuid.UUID, variant int) (map[int64]bool, error) {
 	const read = `
 		SELECT DISTINCT r.item_id

@@ -209,8 +209,8 @@ type JudgedRun struct {
 	Variant, RunIndex int
 }
 
-// Judged returns the runs of a task that both its evaluators and people have judged: people by majority, without ties
-// and without those who are unsure.
+// Judged returns, for each evaluator of a task, the runs that it and people have judged. People's verdict is the
+// majority's; runs with a tie are left out, and so are the votes of people who are unsure.
 func (r Reviews) Judged(ctx context.Context, taskID uuid.UUID) (judged []JudgedRun, err error) {
 	const read = `
 		SELECT e.evaluator, r.item_id, r.variant, r.run_index, e.passed, people.passes > people.fails AS person,

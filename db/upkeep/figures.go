@@ -21,8 +21,8 @@ type Figures struct {
 	Tasks map[string]int
 	// Firings counts the firings of schedules within the last hour, by outcome.
 	Firings map[string]int
-	// QueuedUnits and RunningUnits count the units of active launches. WaitingSeconds is the longest time that a launch
-	// has waited for its first lane, or for another after its last one ended; 0 if none waits.
+	// QueuedUnits and RunningUnits count the units of active launches. WaitingSeconds is the longest time for which an
+	// active launch has been waiting without any lane; 0 if none is waiting.
 	QueuedUnits    int     `db:"queued_units"`
 	RunningUnits   int     `db:"running_units"`
 	WaitingSeconds float64 `db:"waiting_seconds"`

@@ -25,8 +25,8 @@ import (
 	"wending/views/text"
 )
 
-// Run is a run of a question, with its answer. A run that never took place is STOPPED, with null in all other fields
-// except run_index.
+// Run is a run of a question, with its answer. A run that never took place has the status STOPPED and only its variant,
+// run_index and turn; its lists are empty, and all other fields are null.
 type Run struct {
 	turn
 	SessionID       *string                `json:"session_id,omitempty" doc:"Id of the conversation; new for each launch, variant and run_index; absent for a single question" example:"d9ab1b8a-b6ef-5caf-a599-8c15a7de3969"`

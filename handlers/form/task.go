@@ -152,8 +152,8 @@ func (c *checker) url(base tasks.New, rules Rules) (origin string) {
 	return origin
 }
 
-// withQueryOf returns the typed address. If isWanted is set, the typed address has no query, and other has the same
-// origin, the query of other is added.
+// withQueryOf returns the typed address. It appends the query of other if isWanted is set, typed has no query of its
+// own, and both have the same origin.
 func withQueryOf(typed, other string, isWanted bool) string {
 	_, query, hasQuery := strings.Cut(other, "?")
 	if !isWanted || !hasQuery || strings.Contains(typed, "?") || tasks.OriginOf(typed) != tasks.OriginOf(other) {

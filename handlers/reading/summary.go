@@ -71,7 +71,7 @@ type Grouping struct {
 }
 
 // spreads returns, for each column, the values with the lowest and the highest mean share over all variants. It leaves
-// out values that only one question has, and columns with fewer than two other values.
+// out values that only one question has, and then columns with fewer than two values left.
 func (r Reader) spreads(ctx context.Context, task db.Task, matrix [][]measure.ComparedQuestion,
 	columns []report.Column) (spreads []summary.Spread, err error) {
 	for _, column := range columns[:min(slicedMost, len(columns))] {

@@ -160,7 +160,7 @@ func unmarshalJSON(raw []byte, message proto.Message) error {
 	return nil
 }
 
-// add decodes a span and adds it to the batch, or counts why it cannot be added.
+// add decodes a span and adds it to the batch, or counts it as unreadable or beyond the limit.
 func (b *spanBatch) add(raw []byte, unmarshal func([]byte, proto.Message) error) {
 	if b.count++; b.count > maxSpansInRequest {
 		b.beyond++

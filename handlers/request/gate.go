@@ -102,8 +102,8 @@ type share struct {
 	users  int // how many callers have a slot or wait for one; guarded by Gate.mu
 }
 
-// Enter takes a slot. It returns ErrBusy if none becomes free within Patience, or if the context's visitor already has
-// its share. leave releases the slot; it may be called more than once.
+// Enter waits up to Patience for a slot. It returns ErrBusy if none becomes free in that time, in total or within the
+// share of the context's visitor. leave releases the slot; it may be called more than once.
 func (g *Gate) Enter(ctx context.Context) (leave func(), err error) {
 	waiting, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()

@@ -69,7 +69,7 @@ func newReader(ctx context.Context, file io.ReaderAt, size int64) (*reader, erro
 	return &reader{ctx: ctx, zip: files, files: byName, began: dataset.ProcessorTime()}, nil
 }
 
-// boundedReader fails once more than left bytes have been read.
+// boundedReader fails once it is asked for more bytes than allowed; left is how many may still be read.
 type boundedReader struct {
 	io.ReaderAt
 	left int64

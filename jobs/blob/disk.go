@@ -104,8 +104,8 @@ func (d *Disk) Move(_ context.Context, from, to string) error {
 	return nil
 }
 
-// renameNew renames without replacing anything: a folder never replaces a non-empty one, and a file is renamed
-// through a hard link.
+// renameNew renames a file or a folder, and fails if the target exists, so that nothing is replaced. A file is linked
+// to its new name first, because renaming it would replace another one.
 func renameNew(source, target string) error {
 	info, err := os.Stat(source)
 	if err != nil {

@@ -161,8 +161,8 @@ func reasonOf(err error) string {
 // markerKey names the file that identifies the installation to which a file store belongs.
 const markerKey = ".wending"
 
-// mark reports whether the file store belongs to the installation: the owner marks the store, other processes look
-// for the mark.
+// mark reports whether the file store belongs to the installation: the owner marks the store, and other processes
+// look for the mark.
 func (c *Collector) mark(ctx context.Context) bool {
 	isOurs, err := markStore(ctx, c.Store, c.Files, c.IsOwner)
 	switch {

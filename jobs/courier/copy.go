@@ -218,8 +218,8 @@ func IsRefused(err error) bool {
 // IsPath reports whether the path of a file stays within its folder and can be displayed and written on any system.
 func IsPath(path string) bool { return observe.IsPath(path) }
 
-// headersOf returns the headers of the target that produced a file, and its origin: the headers are only sent if
-// the file has the same origin.
+// headersOf returns the headers and the origin of the target that produced a file. The headers are sent only if the
+// file has the same origin.
 func (c *Collector) headersOf(ctx context.Context,
 	a engine.Asset) (headers map[string]string, origin string, err error) {
 	task, err := c.Store.Task(ctx, db.AllProjects(), a.TaskID)

@@ -20,7 +20,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Limits on a dataset (contract "Dataset").
+// Limits on a dataset.
 const (
 	MaxBytes = 5 << 20
 	MaxRows  = 1000
@@ -37,7 +37,7 @@ const (
 	maxRowErrors = 20
 )
 
-// The codes of an Error (contract "API").
+// The codes of an Error.
 const (
 	CodeFormatUnsupported = "DATASET_FORMAT_UNSUPPORTED"
 	CodeUnreadable        = "DATASET_UNREADABLE"

@@ -222,7 +222,8 @@ type Provided struct {
 }
 
 // TakeProvided creates or updates an account from what its provider or directory states; it does not take a name that
-// another account already has. It returns ErrDisabled, or ErrNoGroup for a new user without any rights.
+// another account already has. It returns ErrDisabled if the account is disabled, ErrNoGroup for a new user without any
+// rights, and people.ErrNameTaken if all of p.Names are taken.
 func (s Service) TakeProvided(ctx context.Context, p Provided) (user people.User, err error) {
 	user, err = s.store.UserOf(ctx, p.Subject)
 	isNew := errors.Is(err, db.ErrNotFound)

@@ -71,7 +71,7 @@ func ReadPoll(text *string) (*protocol.Poll, error) {
 	return poll, json.Unmarshal([]byte(*text), poll)
 }
 
-// IsPoll reports whether a poll is complete.
+// IsPoll reports whether poll has all the settings that polling requires.
 func IsPoll(poll protocol.Poll) bool {
 	return poll.URLPath != "" && poll.DonePath != "" && poll.ResultPath != "" && len(poll.DoneValues) > 0
 }

@@ -164,11 +164,11 @@ func open(r results.Report) []report.Summary {
 	return slices.DeleteFunc(Queue(r), func(item report.Summary) bool { return len(r.Reviews[item.QuestionID]) > 0 })
 }
 
-// openLine is a line about the questions of a level that have no verdict: how many there are, and the numbers of the
-// first ones. filter selects the questions of the level; it is empty if no filter does.
+// openLine is a line about the questions of a stage that have no verdict: how many there are, and the numbers of the
+// first ones. filter selects these questions; it is empty if they are on several levels that no single filter covers.
 type openLine struct{ count, numbers, filter string }
 
-// openByStage returns, for each level, a line about its questions without a verdict.
+// openByStage returns, for each stage, a line about its questions without a verdict.
 func openByStage(locale text.Locale, r results.Report) (lines []openLine) {
 	const named = 12
 	numbers, filters := map[int][]string{}, map[int]string{}

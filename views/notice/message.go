@@ -126,7 +126,7 @@ func (w Writer) alert(l text.Locale, d outbox.Delivery, task db.Task, data taskD
 	return nil
 }
 
-// link links words of a value to a path of this site; it returns nil if the site's address is unknown.
+// link returns a link with the text words to a path on this site; nil if the site's address is unknown.
 func (w Writer) link(words, path string) []notify.Link {
 	if w.PublicURL == "" {
 		return nil

@@ -257,7 +257,7 @@ func Presence(id uuid.UUID) string { return Task(id) + "/presence" }
 // NextReview returns the address that redirects to the next question that waits for the reader's verdict.
 func NextReview(id uuid.UUID) string { return Review(id) + "/next" }
 
-// ReviewOf returns the address of one question's own page, for a verdict.
+// ReviewOf returns the address of the page on which one question is judged.
 func ReviewOf(id uuid.UUID, number int) string { return Review(id) + "/" + strconv.Itoa(number) }
 
 // ReviewSettings returns the address that sets how a task is reviewed.

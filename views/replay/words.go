@@ -31,8 +31,8 @@ const (
 type Tail struct {
 	// At is the position of the last event that is shown.
 	At engine.EventPosition `query:"-"`
-	// Within is the type of the text in the last line; empty if that line is about another event. Room is the number of
-	// characters that the line can still take; it is negative once the line has been cut.
+	// Within is the type of the text in the last line; empty if that line is not a text. Room is the number of characters
+	// that the line can still take; it is negative once the line has been cut.
 	Within event.Type `query:"within"`
 	Room   int        `query:"room"`
 	// Lines, Events and Tools are the numbers of lines, events and tool calls in the log so far, including lines left

@@ -117,7 +117,7 @@ func (b Board) livePath(task db.Task) string {
 	return paths.WithQuery(paths.TaskLive(task.ID), results.Query{Variant: b.Variant}.Values())
 }
 
-// failed returns the number of questions with a run without an answer.
+// failed returns the number of questions that have a run without an answer.
 func (b Board) failed() (count int) {
 	for _, letter := range b.States {
 		if isFailed(letter) {

@@ -33,7 +33,7 @@ var Columns = []Column{ColumnAgreement, ColumnPassRate, ColumnFacts, ColumnVerdi
 // usualColumns are shown to users who have not chosen any columns.
 var usualColumns = []Column{ColumnAgreement, ColumnPassRate, ColumnVerdicts}
 
-// noColumns is the choice of no columns.
+// noColumns stands for an empty list of columns, because an empty text means the usual ones.
 const noColumns = "none"
 
 // ReadColumns parses a choice of columns: their names, separated by commas. isValid reports that all of them exist.

@@ -93,7 +93,7 @@ var limitsAfter = []limit{
 	{"以前", before}, {"之前", before}, {"前", before}, {"ago", before}, {"before", before},
 }
 
-// limitBegins maps a character to the phrases after a number that begin with it.
+// limitBegins holds the limits of limitsAfter, keyed by the first character of their phrase.
 var limitBegins = func() map[rune][]limit {
 	begins := map[rune][]limit{}
 	for _, l := range limitsAfter {

@@ -492,7 +492,7 @@ func (s *side) isContinued(clause passage.Span) bool {
 	return false
 }
 
-// hasDenial reports whether a span contains a negation.
+// hasDenial reports whether a span contains a negation, a bare yes or no, or a word for an end or an exception.
 func (s *side) hasDenial(x passage.Span) bool {
 	for k := s.firstFact(x.From); k < len(s.Claims) && s.Claims[k].From < x.To; k++ {
 		if s.Claims[k].Polarity.IsNegative() || s.Claims[k].Class == claim.ClassVerdict {

@@ -207,7 +207,7 @@ func (s *side) wordFact(n int, words []word) Fact {
 	return s.export(&f)
 }
 
-// wordsOf appends the words, characters and facts of a sentence, skipping marks.
+// wordsOf appends the words, characters and facts of a sentence, skipping punctuation and words that belong to a fact.
 func (s *side) wordsOf(n int, words []word) []word {
 	x := s.Sentences[n]
 	k := s.firstFact(x.From)

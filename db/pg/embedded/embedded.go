@@ -113,7 +113,7 @@ func serverCredential() (*syscall.Credential, error) {
 const maxSocketDir = 85
 
 // socketDir creates a folder for sockets that only the server's account can open: at path, so that a killed program
-// leaves nothing elsewhere, or under /tmp if path is too long.
+// leaves nothing elsewhere, or under /tmp if path is too long or has a comma, which would separate two folders.
 func socketDir(path string, credential *syscall.Credential) (string, error) {
 	var err error
 	if len(path) > maxSocketDir || strings.Contains(path, ",") {

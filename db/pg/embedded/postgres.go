@@ -127,7 +127,7 @@ func quotedFolder(dir string) string {
 	return `"` + strings.ReplaceAll(dir, `"`, `""`) + `"`
 }
 
-// Exited is closed when the server has ended for any reason.
+// Exited returns a channel that is closed when the server has ended for any reason.
 func (p *Postgres) Exited() <-chan struct{} { return p.child.exited }
 
 // Cause explains why the server ended, after Exited was closed.

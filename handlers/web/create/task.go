@@ -51,7 +51,8 @@ type submission struct {
 // isComparison reports whether this is the form that compares prompts, models and agents.
 func (s *submission) isComparison() bool { return s.Value("form") == taskpages.CompareForm }
 
-// agentProblem returns why the agent in the form cannot be called; empty if it can be.
+// agentProblem returns the first fault that prevents a call of the agent in the form, which is any except those of the
+// name and the file; empty if there is none.
 func (s *submission) agentProblem(locale text.Locale) string {
 	for _, f := range s.faults {
 		if f.Field != "task_name" && f.Field != "dataset_file" {

@@ -7,8 +7,7 @@ import (
 	"wending/jobs/agent/wire"
 )
 
-// defaultReader reads the default protocol (spec/004 2, contract "Talking to an agent"), whose answers have many
-// shapes.
+// defaultReader reads the default protocol, whose answers have many shapes.
 type defaultReader struct {
 	*transcript
 
